@@ -1,0 +1,1 @@
+"""Kernel → text: Triton and torch, one statement a line."""

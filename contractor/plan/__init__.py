@@ -1,0 +1,1 @@
+"""Program × sizes → Plan: what will be done and why."""

@@ -1,0 +1,1 @@
+"""Spec → Program: what is meant, by definition."""

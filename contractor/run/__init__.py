@@ -1,0 +1,1 @@
+"""Source → something to call."""

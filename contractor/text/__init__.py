@@ -1,0 +1,1 @@
+"""Text → Spec: what was written, and where."""

@@ -1,0 +1,1 @@
+"""The grammar ships as package data of contractor.grammar."""
