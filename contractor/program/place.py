@@ -15,6 +15,11 @@ from contractor.program.expression import Expression
 Sign = Literal["+", "-", "*", "//", "%", "==", ">=", "<", "&", "|"]
 
 
+def as_place(value: Any) -> Place:
+    """An integer as a place; a place as itself."""
+    return Whole(value) if isinstance(value, int) else value
+
+
 class Arithmetic:
     """The signs that places and conditions are written with."""
 
@@ -103,11 +108,6 @@ T, S, LENGTH = Target(), Source(), Length()
 LAG = T - S
 
 
-def as_place(value: Any) -> Place:
-    """An integer as a place; a place as itself."""
-    return Whole(value) if isinstance(value, int) else value
-
-
 SIGNS: Mapping[Sign, Callable[[Any, Any], Any]] = {
     "+": lambda a, b: a + b,
     "-": lambda a, b: a - b,
@@ -121,13 +121,21 @@ SIGNS: Mapping[Sign, Callable[[Any, Any], Any]] = {
 }
 
 
-def evaluate(place: Place, t: Any, s: Any, length: Any, given: Callable[[Expression], Any],
-             held: Callable[[Expression, Any], Any], same: Callable[[Any, Any], Any]) -> Any:
+def evaluate(
+    place: Place,
+    t: Any,
+    s: Any,
+    length: Any,
+    given: Callable[[Expression], Any],
+    held: Callable[[Expression, Any], Any],
+    same: Callable[[Any, Any], Any],
+) -> Any:
     """The value of a place under any reading of t, s, length and the arguments that knows Python's signs.
 
     given: an argument without positions → its value. held: an argument and a place's value → what it holds there.
     same: equality under this reading.
     """
+
     def value(node: Place) -> Any:
         match node:
             case Whole():

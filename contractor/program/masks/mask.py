@@ -16,6 +16,7 @@ from contractor.program.place import Place
 
 # ---- the law: what a schedule may use --------------------------------------------------------------------------------
 
+
 @dataclass(frozen=True, slots=True)
 class Fade:
     """A scalar or diagonal transition: crossing position j multiplies the state by exp(value_j) (log) or value_j.
