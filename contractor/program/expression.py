@@ -103,7 +103,7 @@ class Reduce:
 
 @dataclass(frozen=True, slots=True)
 class Concat:
-    """Parts laid end to end along `axis`; a part whose feature axis is not among `axes` brings that axis' length, else one column."""
+    """Parts laid end to end along `axis`; a part whose feature axis is not among `axes` brings that axis, else one column."""
 
     parts: tuple[Expression, ...]
     axis: str

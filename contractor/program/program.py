@@ -42,7 +42,7 @@ class MaskDefinition:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One layer. `self_mixing`: S and T are one length. `stateless`: why no state can be carried for the whole layer ("" if one can)."""
+    """One layer. `self_mixing`: S and T are one length. `stateless`: why no state can be carried ("" if one can)."""
 
     name: str
     operands: tuple[Operand, ...]

@@ -117,7 +117,7 @@ class Parameter:
     """One argument of a kind, as the checker and the help see it.
 
     positions: the position axes it may have, each alternative a tuple: ((),) none, (("S",),) the source, ((), ("S",)) either.
-    features: "extra" (any of the mask's extra axes), "matrix" (both, row then column), "side" (one of them), "own" (exactly one axis
+    features: "extra" (any of the mask's extra axes), "matrix" (both, row then column), "side" (one of them), "own" (one axis
     of its own, the lag or the rank), "none". integer: a positive integer, a size, or an int param.
     """
 
