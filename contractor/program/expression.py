@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Literal
+from typing import Literal, assert_never
 
 Axes = tuple[str, ...]
 POSITIONS = ("T", "S")
@@ -208,3 +208,22 @@ class Named:
 
 
 Mask = Leaf | MaskProduct | MaskSum | Scaled | Reversed | Flipped | Named
+
+
+def children(expression: Expression) -> tuple[Expression, ...]:
+    """The expressions directly inside an expression (masks are not entered)."""
+    match expression:
+        case Constant() | Size() | Position() | Variable():
+            return ()
+        case Relabel() | Reduce():
+            return (expression.value,)
+        case Apply():
+            return expression.arguments
+        case Concat():
+            return expression.parts
+        case Outer():
+            return (expression.left, expression.right)
+        case Contract():
+            return expression.operands
+        case _:
+            assert_never(expression)
