@@ -1,0 +1,158 @@
+"""What a lowering is told: the form of one contraction (its kind, which fixes the text of the kernels) and its sizes.
+
+Everything that letters and expressions can settle is settled before: operands are multiplied together, signs and phases of a transition
+stand in the query and the key, all gates of one crossing are summed. What is left is
+    result[t, p] = scale · Σ over s and n of L[t, s, …] · query[t, n] · key[s, n] · value[s, p]
+for each batch element and head, with L = support · tables · exp(Σ gates crossed between s and t).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from contractor.program.place import Place
+
+Side = Literal["n", "p"]
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """The natural log of a scalar or diagonal transition, float32.
+
+    fixed: one value at every position, tensor [H, *features]; else [B, S, H, *features]. features: which axes of the state it
+    differs over. shift 1: the crossing of the target itself is left out. resets: it may hold −inf (or nearly), so differences of its
+    sums need care.
+    """
+
+    name: str
+    fixed: bool = False
+    features: tuple[Side, ...] = ()
+    shift: int = 0
+    resets: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """A matrix transition: "dense" (tensor [B, S, H, N, N] or fixed [H, N, N]) or "rank_one" (log, key and erase [B, S, H, N], the
+    key already multiplied by beta)."""
+
+    name: str
+    kind: Literal["dense", "rank_one"]
+    fixed: bool = False
+    log: bool = False
+    shift: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """An entrywise factor: tensor `name` [H or B·H…, *axes], read at `index`; outside it is 0."""
+
+    name: str
+    index: tuple[Place, ...]
+    batched: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One kind of contraction. Two problems of one form print the same kernels.
+
+    steps: the transitions, left applied last. future: everything is read with t and s exchanged (a transposed mask). directed: a
+    source is not after its target; strict: lag 0 is left out too. support: what else an entry must satisfy. grouped: buffers with
+    fewer than H heads.
+    """
+
+    steps: tuple[Gate | Matrix, ...] = ()
+    tables: tuple[Table, ...] = ()
+    support: Place | None = None
+    directed: bool = True
+    future: bool = False
+    strict: bool = False
+    grouped: tuple[str, ...] = ()
+
+    @property
+    def gates(self) -> tuple[Gate, ...]:
+        """The scalar and diagonal transitions."""
+        return tuple(step for step in self.steps if isinstance(step, Gate))
+
+    @property
+    def matrices(self) -> tuple[Matrix, ...]:
+        """The matrix transitions."""
+        return tuple(step for step in self.steps if isinstance(step, Matrix))
+
+    @property
+    def scalar(self) -> bool:
+        """True if every transition is one number for the whole state."""
+        return not self.matrices and all(not gate.features for gate in self.gates)
+
+
+@dataclass(frozen=True, slots=True)
+class Dimensions:
+    """The sizes of one contraction in normal form: B batch, T positions, H heads (batch letters folded in), N inner, P outer; the
+    head count of each buffer that has fewer than H; what each place's integer arguments are (None: only known at the call)."""
+
+    B: int
+    T: int
+    H: int
+    N: int
+    P: int
+    heads: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def mapping(self) -> dict[str, int]:
+        """Sizes by the names that kernels use."""
+        counts = {heads_name(buffer): count for buffer, count in self.heads}
+        return {"B": self.B, "T": self.T, "H": self.H, "N": self.N, "P": self.P, **counts}
+
+
+def heads_name(buffer: str) -> str:
+    """The constant that holds the head count of a grouped buffer."""
+    return f"{buffer.upper()}_HEADS"
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One contraction to be evaluated: its form, its sizes and the dtype of its operands."""
+
+    form: Form
+    dimensions: Dimensions
+    dtype: str
+
+    @property
+    def precision(self) -> str | None:
+        """How products of float32 operands are computed: as float32, never silently as TF32."""
+        return "tf32x3" if self.dtype == "float32" else None
+
+
+FORWARD: dict[str, str] = {"query": "query", "key": "key", "value": "value"}
+DQUERY: dict[str, str] = {"query": "result", "key": "value", "value": "key"}
+DKEY: dict[str, str] = {"query": "value", "key": "result", "value": "query"}
+DVALUE: dict[str, str] = {"query": "key", "key": "query", "value": "result"}
+
+
+def permuted(task: Task, roles: dict[str, str]) -> Task:
+    """The contraction with its roles permuted: each role is played by the forward's tensor that `roles` names ("result": its gradient).
+
+    dQuery[t, n] = f(dResult, value, key; L), dKey = f(value, dResult, query; Lᵀ), dValue = f(key, query, dResult; Lᵀ).
+    """
+    old = dict(task.dimensions.heads)
+    heads = tuple((role, old[source]) for role, source in roles.items() if source in old)
+    heads += tuple((name, count) for name, count in task.dimensions.heads if name not in ROLES)
+    form = replace(task.form, grouped=tuple(name for name, _ in heads), future=task.form.future != (roles is not DQUERY))
+    dimensions = replace(task.dimensions, heads=heads)
+    if roles is DVALUE:
+        return replace(task, form=form, dimensions=dimensions)
+    steps = tuple(exchanged(step) for step in form.steps)
+    sizes = replace(dimensions, N=dimensions.P, P=dimensions.N)
+    return replace(task, form=replace(form, steps=steps), dimensions=sizes)
+
+
+def exchanged(step: Gate | Matrix) -> Gate | Matrix:
+    """The step with the axes n and p exchanged."""
+    if isinstance(step, Matrix):
+        raise ValueError("a matrix transition has no gradient by roles: its gradient goes through the printed text")
+    return replace(step, features=tuple(SWAP[side] for side in step.features))
+
+
+ROLES = ("query", "key", "value")
+SWAP: dict[Side, Side] = {"n": "p", "p": "n"}

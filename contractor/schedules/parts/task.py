@@ -1,0 +1,211 @@
+"""From a mixing in letters and a problem with sizes to one contraction in normal form: Core × Problem → Task.
+
+What is decided here is kind and size only; tensors of the same layout are made in `run`. Gates of one crossing are added up: the sum
+differs over every feature that any of them differs over and is fixed only if all are. Complex numbers become real ones: a complex
+query, key or transition doubles N (real and imaginary parts side by side) and the heads (the result's two parts), a complex value P.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from contractor.plan.problem import Problem
+from contractor.program.expression import Axes, Expression, Number, Variable, children
+from contractor.program.masks.mask import Dense, Fade, Lookup, RankOne
+from contractor.program.mixing import Core, Factor
+from contractor.program.place import LAG, Binary, Place
+from contractor.program.program import Definition, Program
+from contractor.schedules.parts.form import ROLES, Dimensions, Form, Gate, Matrix, Side, Table, Task
+
+REAL = {"complex64": "float32", "complex128": "float64"}
+SIDES: dict[str, Side] = {"inner": "n", "outer": "p"}
+
+
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """The scalar and diagonal transitions that are added up to one gate."""
+
+    gate: Gate
+    members: tuple[Fade, ...]
+
+
+def task(core: Core, problem: Problem) -> Task:
+    """The contraction of a core at a problem's sizes."""
+    directed, strict, support = direction(core.term.law.support)
+    steps = tuple(step.gate if isinstance(step, Crossing) else matrix(step, index) for index, step in enumerate(crossings(core, problem.program)))
+    shape = dimensions(core, problem)
+    form = Form(
+        steps=steps,
+        tables=tuple(table(weight, index) for index, weight in enumerate(core.term.law.weights) if isinstance(weight, Lookup)),
+        support=support,
+        directed=directed or bool(steps),
+        future=core.term.direction == "future",
+        strict=strict or any(step.shift for step in steps),
+        grouped=tuple(name for name, _ in shape.heads),
+    )
+    return Task(form, shape, REAL.get(problem.dtype, problem.dtype))
+
+
+def direction(support: Place | None) -> tuple[bool, bool, Place | None]:
+    """(a source is never after its target, nor at it, what else must hold)."""
+    parts = list(conjuncts(support))
+    rest = [part for part in parts if part not in (LAG >= 0, LAG >= 1)]
+    joined: Place | None = None
+    for part in rest:
+        joined = part if joined is None else Binary("&", joined, part)
+    return len(rest) < len(parts), (LAG >= 1) in parts, joined
+
+
+def conjuncts(place: Place | None) -> Iterator[Place]:
+    """The conditions that are joined by &."""
+    if isinstance(place, Binary) and place.sign == "&":
+        yield from conjuncts(place.left)
+        yield from conjuncts(place.right)
+    elif place is not None:
+        yield place
+
+
+def crossings(core: Core, program: Program) -> tuple[Crossing | Dense | RankOne, ...]:
+    """The steps of a mask in the order written, with neighbouring scalars and diagonals of one shift added up."""
+    found: list[Crossing | Dense | RankOne] = []
+    groups: list[list[Fade]] = []
+    for step in core.term.law.steps:
+        if not isinstance(step, Fade):
+            found.append(step)
+            groups.append([])
+        elif commuting(found, groups, step):
+            index = next(i for i, group in enumerate(groups) if group and group[0].shift == step.shift)
+            groups[index].append(step)
+        else:
+            found.append(Crossing(Gate("gate"), ()))
+            groups.append([step])
+    names = [index for index, group in enumerate(groups) if group]
+    return tuple(
+        Crossing(gate(core, program, tuple(group), gate_name(names.index(index))), tuple(group)) if group else step
+        for index, (step, group) in enumerate(zip(found, groups, strict=True))
+    )
+
+
+def commuting(found: list[Crossing | Dense | RankOne], groups: list[list[Fade]], step: Fade) -> bool:
+    """True if the step may join a gate that is there: no matrix stands in the mask, and the shifts agree."""
+    return all(isinstance(one, Crossing) for one in found) and any(group and group[0].shift == step.shift for group in groups)
+
+
+def gate_name(index: int) -> str:
+    """The buffer of a gate."""
+    return ("gate", "late_gate", "outer_gate")[index] if index < 3 else f"gate_{index}"
+
+
+def gate(core: Core, program: Program, members: tuple[Fade, ...], name: str) -> Gate:
+    """The gate that some fades add up to."""
+    sides = {side for member in members for side in core.sides(member.value)}
+    return Gate(
+        name=name,
+        fixed=all("S" not in member.value.axes for member in members),
+        features=tuple(SIDES[side] for side in ("inner", "outer") if side in sides),
+        shift=members[0].shift,
+        resets=any(may_reset(program, member) for member in members),
+    )
+
+
+def may_reset(program: Program, fade: Fade) -> bool:
+    """False if a promise rules out that the transition is 0 (its log −inf, or too far down to add up)."""
+    low, _ = promised(program, fade.value)
+    floor = -1e3 if fade.log else 1e-300
+    return not low >= floor
+
+
+def promised(program: Program, value: Expression) -> tuple[float, float]:
+    """The range that the spec promises for an operand; unknown is everything."""
+    if isinstance(value, Variable):
+        for operand in program.operands:
+            if operand.name == value.name:
+                return operand.low, operand.high
+    return -math.inf, math.inf
+
+
+def matrix(step: Crossing | Dense | RankOne, index: int) -> Matrix:
+    """The form of a matrix transition."""
+    name = "transition" if index == 0 else f"transition_{index + 1}"
+    match step:
+        case Dense():
+            return Matrix(name, "dense", "S" not in step.value.axes, shift=step.shift)
+        case RankOne():
+            return Matrix(name, "rank_one", log=step.log is not None, shift=step.shift)
+        case Crossing():
+            raise AssertionError("a gate is not a matrix")
+
+
+def table(weight: Lookup, index: int) -> Table:
+    """The form of an entrywise factor."""
+    return Table("table" if index == 0 else f"table_{index + 1}", weight.index)
+
+
+def dimensions(core: Core, problem: Problem) -> Dimensions:
+    """The sizes of a core, batch letters folded into the heads."""
+    inner, outer = complex_sides(core)
+    heads = problem.sizes.H * extent(core, problem, core.batch) * (2 if inner else 1)
+    return Dimensions(
+        B=problem.sizes.B,
+        T=max(problem.sizes.T, problem.sizes.S),
+        H=heads,
+        N=extent(core, problem, core.column or core.inner) * (2 if inner else 1),
+        P=extent(core, problem, core.outer) * (2 if outer else 1),
+        heads=tuple(grouped(core, problem, heads)),
+    )
+
+
+def extent(core: Core, problem: Problem, letters: Axes) -> int:
+    """How many values some letters have together."""
+    axis_of = dict(core.axis_of)
+    return math.prod(problem.sizes[axis_of[letter]] for letter in letters)
+
+
+def complex_sides(core: Core) -> tuple[bool, bool]:
+    """(query, key or transition complex, value complex)."""
+    steps = [step.value for step in core.term.law.steps if isinstance(step, Fade | Dense)]
+    inner = [factor.value for factor in (*core.query, *core.key)] + steps
+    return any(value.number == Number.COMPLEX for value in inner), any(factor.value.number == Number.COMPLEX for factor in core.value)
+
+
+def grouped(core: Core, problem: Problem, heads: int) -> Iterator[tuple[str, int]]:
+    """Buffers with fewer heads than the contraction; batch letters make every buffer carry all of them."""
+    if core.batch:
+        return
+    doubled = heads // problem.sizes.H
+    for role in ROLES:
+        count = heads_of(tuple(factor.value for factor in getattr(core, role)), problem)
+        count = count * doubled if role == "query" else count
+        if count != heads:
+            yield role, count
+    for step in crossings(core, problem.program):
+        if isinstance(step, Crossing):
+            count = heads_of(tuple(member.value for member in step.members), problem)
+            if count != heads:
+                yield step.gate.name, count
+
+
+def heads_of(values: tuple[Expression, ...], problem: Problem) -> int:
+    """The head count of a product of expressions: the largest of its operands' where all divide it, else H."""
+    counts = {count for value in values for count in operand_heads(value, problem)} or {1}
+    most = max(counts)
+    return most if all(most % count == 0 for count in counts) else problem.sizes.H
+
+
+def operand_heads(value: Expression, problem: Problem) -> Iterator[int]:
+    """The head counts of the operands that an expression reads."""
+    if isinstance(value, Variable):
+        definition = next((one for one in problem.program.definitions if one.name == value.name), None)
+        if isinstance(definition, Definition):
+            yield from operand_heads(definition.value, problem)
+        else:
+            yield problem.heads_of(value.name)
+    for child in children(value):
+        yield from operand_heads(child, problem)
+
+
+def letters_of(factors: tuple[Factor, ...]) -> Axes:
+    """All feature letters of some factors, each once."""
+    return tuple(dict.fromkeys(letter for factor in factors for letter in factor.features))

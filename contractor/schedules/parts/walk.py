@@ -1,0 +1,95 @@
+"""Which rows, which heads and which columns a program owns, and how the tensors of a contraction are addressed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from contractor.schedules.parts.form import Form, heads_name
+from contractor.tile.build import Builder
+from contractor.tile.ops import I64, Buffer, Expr, Span, cast, cdiv, iota, number, rename, size
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the axes meet their blocks: padded axes have blocks wider than they are and need bounds; tiles come through host
+    descriptors (`via`) where rows are aligned and nothing is padded."""
+
+    padded_n: bool = False
+    padded_p: bool = False
+    via: str = "pointer"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Walk:
+    """One program: a batch element, a head, one block of columns and, where rows are split too, one block of rows."""
+
+    batch: Expr
+    head: Expr
+    column_block: Expr
+    row_block: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """A block of positions: its first, each row's number in 64 bits, and which rows are inside the sequence."""
+
+    first: Expr
+    row: Expr
+    inside: Expr
+
+    def span(self, axis: str) -> Span:
+        """The rows as one dimension of a buffer, under the tile axis t or s."""
+        return Span(axis, self.first, rename(self.row, t=axis), rename(self.inside, t=axis))
+
+
+def sizes(layout: Layout) -> dict[str, str]:
+    """Each tile axis and the constant that holds its block size."""
+    return {"t": "CHUNK", "s": "CHUNK", "n": "BLOCK_N" if layout.padded_n else "N", "p": "BLOCK_P"}
+
+
+def walk(k: Builder, layout: Layout, split_rows: bool = False) -> Walk:
+    """Column blocks fastest (they share their rows in the cache), then row blocks, heads, batch elements."""
+    column_blocks = cdiv(size("P"), size("BLOCK_P")) if layout.padded_p else size("P") // size("BLOCK_P")
+    row_blocks = cdiv(size("T"), size("CHUNK")) if split_rows else number(1)
+    program = k.program(column_blocks * row_blocks * size("H") * size("B"))
+    column_block = k.let("column_block", program % column_blocks)
+    rest = program // column_blocks
+    row_block = k.let("row_block", rest % row_blocks) if split_rows else None
+    stream = k.let("stream", rest // row_blocks)
+    return Walk(k.let("batch", stream // size("H")), k.let("head", stream % size("H")), column_block, row_block)
+
+
+def inner(k: Builder, layout: Layout) -> Span:
+    """All of n."""
+    column = k.let("n", iota("n"))
+    return Span("n", number(0), column, column < size("N") if layout.padded_n else None)
+
+
+def outer(k: Builder, layout: Layout, w: Walk) -> Span:
+    """The program's block of p."""
+    first = w.column_block * size("BLOCK_P")
+    column = k.let("p", first + iota("p"))
+    return Span("p", first, column, column < size("P") if layout.padded_p else None, w.column_block)
+
+
+def rows(k: Builder, lane: Expr, block: Expr, name: str = "") -> Rows:
+    """Block number `block` of the sequence."""
+    first = k.let(f"{name}first_row", block * size("CHUNK"))
+    row = k.let(f"{name}row", cast(first, I64) + lane)
+    return Rows(first, row, k.let(f"{name}inside", first + lane < size("T")))
+
+
+def head_of(k: Builder, form: Form, w: Walk, buffer: str) -> tuple[str, Expr]:
+    """The size that counts a buffer's heads, and the head of it that the program reads: head h reads h // (H / count)."""
+    if buffer not in form.grouped:
+        return "H", w.head
+    count = heads_name(buffer)
+    return count, k.let(f"{buffer}_head", w.head // (size("H") // size(count)))
+
+
+def table(k: Builder, form: Form, w: Walk, name: str, *features: str, dtype: str | None = None, via: str = "pointer") -> tuple[Buffer, Expr]:
+    """A tensor [B, T, heads, *features] and the program's head in it."""
+    count, head = head_of(k, form, w, name)
+    return k.buffer(name, "B", "T", count, *features, dtype=dtype, via=via), head
+
+
