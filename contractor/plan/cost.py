@@ -13,8 +13,8 @@ class Cost:
     """flops: all floating-point operations; tensor_flops: those of them inside matrix products that use tensor units.
     bytes: moved through device memory (each tensor once a kernel). launches: kernels. steps: serial iterations of the longest
     chain of dependent work. programs: how many run side by side (the least over the launches). scratch: bytes of temporary memory.
-    exponentials: exp and log. resident: programs that fit on one multiprocessor. all_steps: iterations of all programs together, where
-    some end early (0: programs · steps)."""
+    exponentials: exp and log. resident: programs that fit on one multiprocessor. all_steps: iterations of all programs together,
+    where some end early (0: programs · steps)."""
 
     flops: int
     tensor_flops: int
@@ -31,8 +31,8 @@ class Cost:
 def seconds(cost: Cost, machine: Machine, dtype: str) -> tuple[float, str]:
     """How long it takes and what limits it: "bytes", "tensor", "arithmetic", "steps" or "launches".
 
-    The slowest of memory, tensor units, scalar units and the chain of steps, plus the launches. A program runs on one multiprocessor,
-    so fewer programs than multiprocessors reach only their share of the arithmetic.
+    The slowest of memory, tensor units, scalar units and the chain of steps, plus the launches. A program runs on one
+    multiprocessor, so fewer programs than multiprocessors reach only their share of the arithmetic.
     """
     share = min(1.0, max(1, cost.programs) / machine.multiprocessors) if machine.kind == "gpu" else 1.0
     scalar = (cost.flops - cost.tensor_flops) / machine.scalar_rate(dtype) + cost.exponentials / machine.exponentials
@@ -48,8 +48,8 @@ def seconds(cost: Cost, machine: Machine, dtype: str) -> tuple[float, str]:
 
 
 def rounds(cost: Cost, machine: Machine) -> int:
-    """Serial iterations end to end. On a GPU programs that do not fit at once run in waves; where some end early, the next take their
-    place. The torch text runs all programs at once, as one batch."""
+    """Serial iterations end to end. On a GPU programs that do not fit at once run in waves; where some end early, the next take
+    their place. The torch text runs all programs at once, as one batch."""
     if machine.kind == "cpu":
         return cost.steps
     places = machine.multiprocessors * cost.resident

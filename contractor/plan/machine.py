@@ -15,8 +15,9 @@ from contractor.errors import ArgumentError
 @dataclass(frozen=True, slots=True)
 class Machine:
     """One device. bandwidth: bytes/s of a copy. tensor: flop/s of matrix products and scalar: of everything else, by dtype; float32
-    products are three TF32 products. exponentials: a second. shared: bytes of shared memory one program may use. registers: 32-bit,
-    of one multiprocessor. launch: seconds a kernel costs at least. step: seconds of one serial iteration, however little it does."""
+    products are three TF32 products. exponentials: a second. shared: bytes of shared memory one program may use. registers:
+    32-bit, of one multiprocessor. launch: seconds a kernel costs at least. step: seconds of one serial iteration, however little
+    it does."""
 
     name: str
     kind: Literal["gpu", "cpu"]
