@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from contractor.program.expression import Expression
 from contractor.program.place import Place
 
 Side = Literal["n", "p"]
@@ -54,6 +55,15 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
+class Argument:
+    """An integer argument of the support, int64: [heads], or, held at positions, [B, T, heads]."""
+
+    name: str
+    value: Expression
+    held: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Form:
     """One kind of contraction. Two problems of one form print the same kernels.
 
@@ -64,6 +74,7 @@ class Form:
 
     steps: tuple[Gate | Matrix, ...] = ()
     tables: tuple[Table, ...] = ()
+    arguments: tuple[Argument, ...] = ()
     support: Place | None = None
     directed: bool = True
     future: bool = False

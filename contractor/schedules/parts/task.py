@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from contractor.plan.problem import Problem
-from contractor.program.expression import Axes, Expression, Number, Variable, children
+from contractor.program.expression import Axes, Constant, Expression, Number, Variable, children
 from contractor.program.masks.mask import Dense, Fade, Lookup, RankOne
 from contractor.program.mixing import Core, Factor
-from contractor.program.place import LAG, Binary, Place
+from contractor.program.place import LAG, Binary, Given, Held, Place
 from contractor.program.program import Definition, Program
-from contractor.schedules.parts.form import ROLES, Dimensions, Form, Gate, Matrix, Side, Table, Task
+from contractor.schedules.parts.form import ROLES, Argument, Dimensions, Form, Gate, Matrix, Side, Table, Task
 
 REAL = {"complex64": "float32", "complex128": "float64"}
 SIDES: dict[str, Side] = {"inner": "n", "outer": "p"}
@@ -34,11 +34,15 @@ class Crossing:
 def task(core: Core, problem: Problem) -> Task:
     """The contraction of a core at a problem's sizes."""
     directed, strict, support = direction(core.term.law.support)
-    steps = tuple(step.gate if isinstance(step, Crossing) else matrix(step, index) for index, step in enumerate(crossings(core, problem.program)))
+    steps = tuple(
+        step.gate if isinstance(step, Crossing) else matrix(problem.program, step, index)
+        for index, step in enumerate(crossings(core, problem.program))
+    )
     shape = dimensions(core, problem)
     form = Form(
         steps=steps,
-        tables=tuple(table(weight, index) for index, weight in enumerate(core.term.law.weights) if isinstance(weight, Lookup)),
+        tables=tuple(table(problem.program, weight, index) for index, weight in enumerate(lookups(core))),
+        arguments=arguments(support),
         support=support,
         directed=directed or bool(steps),
         future=core.term.direction == "future",
@@ -56,6 +60,34 @@ def direction(support: Place | None) -> tuple[bool, bool, Place | None]:
     for part in rest:
         joined = part if joined is None else Binary("&", joined, part)
     return len(rest) < len(parts), (LAG >= 1) in parts, joined
+
+
+def arguments(support: Place | None) -> tuple[Argument, ...]:
+    """The arguments of a support that are read from tensors: all but numbers."""
+    found: dict[Expression, bool] = {}
+    for node in nodes(support):
+        if isinstance(node, Held):
+            found[node.value] = True
+        elif isinstance(node, Given) and not isinstance(node.value, Constant):
+            found[node.value] = False
+    names = [("labels" if held else "bound") for held in found.values()]
+    unique = [name if names.count(name) == 1 else f"{name}_{names[:index].count(name) + 1}" for index, name in enumerate(names)]
+    return tuple(Argument(name, value, held) for name, (value, held) in zip(unique, found.items(), strict=True))
+
+
+def nodes(place: Place | None) -> Iterator[Place]:
+    """Every node of a place."""
+    if place is None:
+        return
+    yield place
+    match place:
+        case Binary():
+            yield from nodes(place.left)
+            yield from nodes(place.right)
+        case Held():
+            yield from nodes(place.at)
+        case _:
+            return
 
 
 def conjuncts(place: Place | None) -> Iterator[Place]:
@@ -103,11 +135,21 @@ def gate(core: Core, program: Program, members: tuple[Fade, ...], name: str) -> 
     sides = {side for member in members for side in core.sides(member.value)}
     return Gate(
         name=name,
-        fixed=all("S" not in member.value.axes for member in members),
+        fixed=all("S" not in member.value.axes and not per_batch(program, member.value) for member in members),
         features=tuple(SIDES[side] for side in ("inner", "outer") if side in sides),
         shift=members[0].shift,
         resets=any(may_reset(program, member) for member in members),
     )
+
+
+def per_batch(program: Program, value: Expression) -> bool:
+    """True if a value may differ between batch elements: it reads an input."""
+    if isinstance(value, Variable):
+        for definition in program.definitions:
+            if definition.name == value.name and isinstance(definition, Definition):
+                return per_batch(program, definition.value)
+        return any(operand.name == value.name and operand.role == "input" for operand in program.operands)
+    return any(per_batch(program, child) for child in children(value))
 
 
 def may_reset(program: Program, fade: Fade) -> bool:
@@ -126,21 +168,26 @@ def promised(program: Program, value: Expression) -> tuple[float, float]:
     return -math.inf, math.inf
 
 
-def matrix(step: Crossing | Dense | RankOne, index: int) -> Matrix:
+def matrix(program: Program, step: Crossing | Dense | RankOne, index: int) -> Matrix:
     """The form of a matrix transition."""
     name = "transition" if index == 0 else f"transition_{index + 1}"
     match step:
         case Dense():
-            return Matrix(name, "dense", "S" not in step.value.axes, shift=step.shift)
+            return Matrix(name, "dense", "S" not in step.value.axes and not per_batch(program, step.value), shift=step.shift)
         case RankOne():
             return Matrix(name, "rank_one", log=step.log is not None, shift=step.shift)
         case Crossing():
             raise AssertionError("a gate is not a matrix")
 
 
-def table(weight: Lookup, index: int) -> Table:
+def lookups(core: Core) -> tuple[Lookup, ...]:
+    """The entrywise factors that are read from tensors."""
+    return tuple(weight for weight in core.term.law.weights if isinstance(weight, Lookup))
+
+
+def table(program: Program, weight: Lookup, index: int) -> Table:
     """The form of an entrywise factor."""
-    return Table("table" if index == 0 else f"table_{index + 1}", weight.index)
+    return Table("table" if index == 0 else f"table_{index + 1}", weight.index, per_batch(program, weight.value))
 
 
 def dimensions(core: Core, problem: Problem) -> Dimensions:

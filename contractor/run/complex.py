@@ -1,0 +1,32 @@
+"""Complex contractions as real ones: real and imaginary parts lie side by side along the features, the result's parts are two heads."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def as_query(query: Tensor) -> Tensor:
+    """[B, T, H, N] → [B, T, 2H, 2N] real: head 2h gives the real part of query · key, head 2h + 1 the imaginary part."""
+    real, imaginary = parts(query)
+    both = torch.stack((torch.cat((real, -imaginary), -1), torch.cat((imaginary, real), -1)), 3)
+    return both.flatten(2, 3)
+
+
+def side_by_side(value: Tensor) -> Tensor:
+    """[…, N] → […, 2N] real: real parts, then imaginary parts."""
+    return torch.cat(parts(value), -1)
+
+
+def parts(value: Tensor) -> tuple[Tensor, Tensor]:
+    """Real and imaginary part."""
+    return (value.real, value.imag) if value.is_complex() else (value, torch.zeros_like(value))
+
+
+def as_complex(result: Tensor, inner: bool, outer: bool) -> Tensor:
+    """The kernel's real result [B, T, H (2H if inner), P (2P if outer)] as a complex one [B, T, H, P]."""
+    left, right = result.tensor_split(2, -1) if outer else (result, torch.zeros_like(result))
+    if not inner:
+        return torch.complex(left, right)
+    left, right = (half.unflatten(2, (-1, 2)) for half in (left, right))
+    return torch.complex(left[..., 0, :] - right[..., 1, :], left[..., 1, :] + right[..., 0, :])

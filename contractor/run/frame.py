@@ -1,0 +1,107 @@
+"""What every tensor of a contraction is fitted to, and how a value is brought there: axes by letter, heads, padding, layout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from contractor.plan.problem import Problem
+from contractor.program.evaluate import Value
+from contractor.program.expression import Axes, Expression
+from contractor.program.mixing import Core, Factor
+
+Evaluate = Callable[[Expression], Value]
+POSITIONS = ("T", "S")
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A core, its problem, how values are found, and the dtype and device that the contraction is computed in."""
+
+    core: Core
+    problem: Problem
+    evaluate: Evaluate
+    dtype: torch.dtype
+    device: torch.device
+
+    @property
+    def exact(self) -> torch.dtype:
+        """The dtype of gates: float32, or float64 for float64 operands."""
+        return torch.promote_types(self.dtype, torch.float32)
+
+    @property
+    def length(self) -> int:
+        """Positions of the kernel: the longer of T and S; the shorter is padded in front, so that the ends align."""
+        return max(self.problem.sizes.T, self.problem.sizes.S)
+
+    def extents(self, letters: Axes) -> tuple[int, ...]:
+        """The sizes of some letters, positions as long as the kernel's."""
+        axis_of = dict(self.core.axis_of)
+        return tuple(self.length if letter in POSITIONS else self.problem.sizes[axis_of[letter]] for letter in letters)
+
+
+def aligned(value: Value, letters: Axes, order: Axes) -> Tensor:
+    """The value as [batch, heads, *order], with size 1 where it has no such letter."""
+    present = [letter for letter in order if letter in letters]
+    tensor = value.tensor.permute(0, 1, *(2 + letters.index(letter) for letter in present))
+    for index, letter in enumerate(order):
+        if letter not in letters:
+            tensor = tensor.unsqueeze(2 + index)
+    return tensor
+
+
+def grouped(tensor: Tensor, heads: int) -> Tensor:
+    """The tensor with all heads in dimension 1: head h reads h // (heads / count)."""
+    count = tensor.shape[1]
+    return tensor if count in (1, heads) else tensor.repeat_interleave(heads // count, 1)
+
+
+def multiplied(left: Tensor, right: Tensor) -> Tensor:
+    """A product of tensors whose head counts may differ."""
+    heads = max(left.shape[1], right.shape[1])
+    return grouped(left, heads) * grouped(right, heads)
+
+
+def padded(tensor: Tensor, dimension: int, length: int, fill: float = 0.0) -> Tensor:
+    """The tensor with `fill` in front along a position, up to the kernel's length; a dimension of size 1 that is broadcast stays."""
+    missing = length - tensor.shape[dimension]
+    if missing <= 0:
+        return tensor
+    shape = list(tensor.shape)
+    shape[dimension] = missing
+    return torch.cat((tensor.new_full(shape, fill), tensor), dimension)
+
+
+def side(frame: Frame, factors: tuple[Factor, ...], position: str, features: Axes) -> Tensor:
+    """The product of one side's operands over [batch, heads, position, *batch letters, *features]; ones where there is none."""
+    order = (position, *frame.core.batch, *features)
+    result = torch.ones((1,) * (2 + len(order)), dtype=frame.dtype, device=frame.device)
+    for index, factor in enumerate(factors):
+        tensor = aligned(frame.evaluate(factor.value), factor.letters, order)
+        result = tensor if index == 0 else multiplied(result, tensor)
+    size = frame.problem.sizes[position]
+    result = padded(result.expand(-1, -1, size, *result.shape[3:]), 2, frame.length)
+    return result.expand(*result.shape[:2], *frame.extents(order)).to(like(result, frame.dtype))
+
+
+def like(tensor: Tensor, dtype: torch.dtype) -> torch.dtype:
+    """The dtype in which a tensor is computed: complex stays complex."""
+    return torch.promote_types(dtype, torch.float32).to_complex() if tensor.is_complex() else dtype
+
+
+def laid_out(frame: Frame, tensor: Tensor, batch: int, features: tuple[int, ...]) -> Tensor:
+    """[batch, heads, position, *batch letters, …] → [B, position, heads, *features]: batch letters join the heads.
+
+    batch: how many batch letters there are; features: the sizes that the remaining dimensions are flattened to.
+    """
+    if batch:
+        tensor = grouped(tensor, frame.problem.sizes.H)
+        tensor = tensor.expand(tensor.shape[0], frame.problem.sizes.H, *tensor.shape[2:])
+    rest = range(3, tensor.dim())
+    tensor = tensor.permute(0, 2, 1, *rest)
+    heads = tensor.shape[2 : 3 + batch]
+    tensor = tensor.reshape(tensor.shape[0], tensor.shape[1], heads.numel(), *features)
+    return tensor.expand(frame.problem.sizes.B, *tensor.shape[1:])

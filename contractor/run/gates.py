@@ -1,0 +1,171 @@
+"""Transitions as tensors: gates (sums of real logs), matrices, and the signs and phases that move into the operands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from contractor.errors import RefusedError
+from contractor.program.expression import Axes, Expression
+from contractor.program.masks.mask import Dense, Fade, RankOne
+from contractor.run.frame import Frame, aligned, grouped, laid_out, multiplied, padded
+from contractor.run.transition import log_magnitude, prefix
+from contractor.schedules.parts.form import Gate, Matrix
+from contractor.schedules.parts.task import Crossing, complex_sides, promised
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """Query, key and value over [batch, heads, position, *batch letters, *features]; `result` is what the result is multiplied by."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    result: Tensor | None = None
+
+
+def fitted(frame: Frame, value: Expression, features: Axes, position: bool) -> Tensor:
+    """A mask's argument over [batch, heads, S (size 1 if it has no position), *batch letters, *features]."""
+    names = dict(frame.core.mask_letters)
+    letters = tuple(names.get(axis, axis) for axis in value.axes)
+    tensor = aligned(frame.evaluate(value), letters, ("S", *frame.core.batch, *features))
+    if not position:
+        return tensor
+    return tensor.expand(-1, -1, frame.problem.sizes.S, *tensor.shape[3:])
+
+
+def feature_letters(frame: Frame, gate: Gate) -> Axes:
+    """The letters of a gate's features: all inner ones, all outer ones, or both."""
+    core = frame.core
+    inner = (core.column or core.inner) if "n" in gate.features else ()
+    return (*inner, *(core.outer if "p" in gate.features else ()))
+
+
+def gate_tensor(frame: Frame, crossing: Crossing) -> Tensor:
+    """The sum of the logs of a crossing's magnitudes, laid out: [B, T, heads, *features] or, fixed, [heads, *features]."""
+    gate = crossing.gate
+    letters = feature_letters(frame, gate)
+    total: Tensor | None = None
+    for fade in crossing.members:
+        value = fitted(frame, fade.value, letters, not gate.fixed)
+        log = log_magnitude(value, fade.log).to(frame.exact)
+        total = log if total is None else added(total, log)
+    assert total is not None
+    sizes = frame.extents(letters)
+    total = padded(total, 2, 1 if gate.fixed else frame.length)
+    total = total.expand(*total.shape[: 3], *frame.extents(frame.core.batch), *sizes)
+    flat = flattened(frame, gate)
+    tensor = laid_out(frame, total, len(frame.core.batch), flat)
+    return doubled(frame, gate, tensor[0, 0] if gate.fixed else tensor).contiguous()
+
+
+def added(left: Tensor, right: Tensor) -> Tensor:
+    """A sum of tensors whose head counts may differ."""
+    heads = max(left.shape[1], right.shape[1])
+    return grouped(left, heads) + grouped(right, heads)
+
+
+def flattened(frame: Frame, gate: Gate) -> tuple[int, ...]:
+    """The sizes of a gate's feature dimensions: N and P before complex numbers double them."""
+    core = frame.core
+    extents = {"n": frame.extents(core.column or core.inner), "p": frame.extents(core.outer)}
+    return tuple(torch.Size(extents[side]).numel() for side in gate.features)
+
+
+def doubled(frame: Frame, gate: Gate, tensor: Tensor) -> Tensor:
+    """The gate repeated for the imaginary parts beside it."""
+    inner, outer = complex_sides(frame.core)
+    first = tensor.dim() - len(gate.features)
+    for index, side in enumerate(gate.features):
+        if inner if side == "n" else outer:
+            tensor = torch.cat((tensor, tensor), first + index)
+    return tensor
+
+
+# ---- signs and phases -------------------------------------------------------------------------------------------------------
+
+
+def turned(frame: Frame, crossing: Crossing, sides: Sides) -> Sides:
+    """The operands with the signs and phases of a crossing's members in them."""
+    for fade in crossing.members:
+        low, _ = promised(frame.problem.program, fade.value)
+        real = fade.value.number < 2
+        if real and (fade.log or low >= 0):
+            continue
+        sides = turned_by(frame, fade, sides)
+    return sides
+
+
+def turned_by(frame: Frame, fade: Fade, sides: Sides) -> Sides:
+    """The operands with one transition's unit factors in them: at the target with the query or the result, at the source with the
+    key or the value."""
+    core = frame.core
+    kinds = core.sides(fade.value)
+    if kinds >= {"inner", "outer"}:
+        raise RefusedError(f"{core.name}: a transition over both sides of the state must be real and promised not to be negative (`in [0, 1]`)")
+    letters = core.outer if "outer" in kinds else (core.column or core.inner)
+    position = "S" in fade.value.axes
+    value = fitted(frame, fade.value, letters, position)
+    positions = torch.arange(1, frame.length + 1, device=value.device)
+    turns = prefix(value, fade.log, 2, positions) if position else fixed_prefix(value, fade, positions)
+    turns = padded(turns, 2, frame.length, 1.0)
+    future = core.term.direction == "future"
+    early = shifted(turns) if fade.shift else turns
+    target, source = (turns, early) if future else (early, turns)
+    target, source = (target.conj(), source) if future else (target, source.conj())
+    if "outer" in kinds:
+        result = target if sides.result is None else multiplied(sides.result, target)
+        return replace(sides, value=multiplied(sides.value, source), result=result)
+    return replace(sides, query=multiplied(sides.query, target), key=multiplied(sides.key, source))
+
+
+def fixed_prefix(value: Tensor, fade: Fade, positions: Tensor) -> Tensor:
+    """The unit factors of a fixed transition, to the power of each position, along dimension 2."""
+    return prefix(value.squeeze(2), fade.log, None, positions).movedim(0, 2)
+
+
+def shifted(turns: Tensor) -> Tensor:
+    """The prefix one position earlier, 1 in front."""
+    return torch.cat((torch.ones_like(turns[:, :, :1]), turns[:, :, :-1]), 2)
+
+
+# ---- matrices ---------------------------------------------------------------------------------------------------------------
+
+
+def matrix_tensors(frame: Frame, step: Dense | RankOne, form: Matrix) -> dict[str, Tensor]:
+    """The tensors of a matrix transition: [B, T, heads, N, N] (or fixed, [heads, N, N]), or key, erase and log [B, T, heads, N]."""
+    if len(frame.core.inner) != 1:
+        raise RefusedError(f"{frame.core.name}: beside a matrix mask only the matrix' own axis may be summed between query and key")
+    if isinstance(step, Dense):
+        return {form.name: transition(frame, step, form)}
+    key = multiplied(vector(frame, step, step.key), vector(frame, step, step.beta))
+    found = {f"{form.name}_key": key, f"{form.name}_erase": vector(frame, step, step.erase)}
+    if step.log is not None:
+        found[f"{form.name}_log"] = vector(frame, step, step.log).to(frame.exact)
+    return {name: spread(frame, tensor, 1) for name, tensor in found.items()}
+
+
+def transition(frame: Frame, step: Dense, form: Matrix) -> Tensor:
+    """A dense transition, laid out."""
+    names = dict(frame.core.mask_letters)
+    tensor = fitted(frame, step.value, (names[step.row], names[step.column]), not form.fixed)
+    return spread(frame, tensor.to(frame.exact), 2, form.fixed)
+
+
+def vector(frame: Frame, step: RankOne, value: Expression) -> Tensor:
+    """A vector of a rank-one step over [batch, heads, S, *batch letters, N]; its feature is named by the row or the column."""
+    letters = tuple("state" if axis in (step.row, step.column) else axis for axis in value.axes)
+    tensor = aligned(frame.evaluate(value), letters, ("S", *frame.core.batch, "state"))
+    return tensor.expand(-1, -1, frame.problem.sizes.S, *tensor.shape[3:])
+
+
+def spread(frame: Frame, tensor: Tensor, features: int, fixed: bool = False) -> Tensor:
+    """A matrix' tensor with every size in full, laid out."""
+    core = frame.core
+    width = frame.extents(core.column * features)
+    tensor = padded(tensor, 2, 1 if fixed else frame.length)
+    tensor = tensor.expand(*tensor.shape[:3], *frame.extents(core.batch), *width)
+    laid = laid_out(frame, tensor, len(core.batch), width)
+    return (laid[0, 0] if fixed else laid).contiguous()
