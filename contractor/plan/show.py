@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import floor, log10
 from typing import Any
 
 from rich import box
@@ -119,11 +120,12 @@ def duration(milliseconds: float) -> str:
 
 
 def three_digits(value: float) -> str:
-    """A positive number to three significant digits, without an exponent."""
+    """A number that is not negative, to three significant digits and without an exponent."""
     if value >= 100 or value == int(value):
         return f"{value:.0f}"
-    places = 2 if value >= 1 else 3
-    return f"{value:.1f}" if value >= 10 else f"{value:.{places}f}"
+    places = 2 - floor(log10(value))
+    shown = f"{value:.{places}f}"
+    return shown if value >= 1 else shown.rstrip("0")
 
 
 # ---- for programs -----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,47 @@
+"""Small programs built by hand, so that the planner is tested without the parser."""
+
+from __future__ import annotations
+
+import pytest
+
+from contractor.program.expression import Apply, Concat, Contract, Expression, Number, Outer, Relabel, Variable
+from contractor.program.program import Definition, Operand, Program
+
+REAL = Number.REAL
+
+
+def tensor(name: str, *axes: str) -> Variable:
+    return Variable(name, axes, REAL)
+
+
+def operand(name: str, *axes: str) -> Operand:
+    return Operand(name, "input", axes)
+
+
+def contract(letters: str, *operands: Expression) -> Contract:
+    """An ordinary contraction from its letters, one character an axis."""
+    left, result = letters.split("->")
+    return Contract(operands, tuple(tuple(each) for each in left.split(",")), None, (), tuple(result), REAL)
+
+
+def program(operands: tuple[Operand, ...], output: Expression, *definitions: Definition, square: bool = False) -> Program:
+    return Program("layer", operands, definitions, (output,), square)
+
+
+@pytest.fixture
+def scores() -> Program:
+    """`(Q Kᵀ) V`, an ordinary contraction of three operands."""
+    value = contract("TN,SN,SP->TP", tensor("Q", "T", "N"), tensor("K", "S", "N"), tensor("V", "S", "P"))
+    return program((operand("Q", "T", "N"), operand("K", "S", "N"), operand("V", "S", "P")), value)
+
+
+@pytest.fixture
+def taylor() -> Program:
+    """Features 1, x and outer(x, x) of Q as F; D [P] is a parameter."""
+    query = tensor("Q", "T", "N")
+    square = Outer(query, query, "_outer", ("T", "_outer"), REAL)
+    features = Concat((tensor("one"), query, square), "F", ("T", "F"), REAL)
+    renamed = Relabel(tensor("Q", "T", "N"), ("S", "M"))
+    output = contract("TF,SM,P->TSFMP", tensor("phi", "T", "F"), Apply("abs", (renamed,), ("S", "M"), REAL), tensor("D", "P"))
+    operands = (operand("Q", "T", "N"), Operand("D", "param", ("P",)), Operand("one", "param", ()))
+    return program(operands, output, Definition("phi", ("T", "F"), features, REAL), square=True)
