@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import floor, log10
 from typing import Any
 
 from rich import box
@@ -57,7 +56,7 @@ def orders(choice: Choice) -> tuple[Table, ...]:
     refused = Table.grid(padding=(0, 2))
     for other in choice.others:
         if isinstance(other, Refusal):
-            refused.add_row(f"  {other.schedule}", f"refused: {other.reason}")
+            refused.add_row(f"  {other.schedule}", Text(f"refused: {other.reason}"))
     return tuple(part for part in (shown, refused) if part.row_count)
 
 
@@ -113,19 +112,13 @@ def amount(count: float, unit: str) -> str:
 
 
 def duration(milliseconds: float) -> str:
-    """A time to three digits, in milliseconds unless that is unreadable."""
-    if milliseconds < 1000 and milliseconds >= 0.0001:
-        return f"{three_digits(milliseconds)} ms"
-    return f"{three_digits(milliseconds / 1e3)} s" if milliseconds else "0 ms"
+    """A time to three digits: 0.134 ms, 4.57 s."""
+    return f"{three_digits(milliseconds)} ms" if milliseconds < 999.5 else f"{three_digits(milliseconds / 1e3)} s"
 
 
 def three_digits(value: float) -> str:
-    """A number that is not negative, to three significant digits and without an exponent."""
-    if value >= 100 or value == int(value):
-        return f"{value:.0f}"
-    places = 2 - floor(log10(value))
-    shown = f"{value:.{places}f}"
-    return shown if value >= 1 else shown.rstrip("0")
+    """A number rounded to three significant digits, without an exponent."""
+    return f"{float(f'{value:.3g}'):.6f}".rstrip("0").rstrip(".")
 
 
 # ---- for programs -----------------------------------------------------------------------------------------------------------

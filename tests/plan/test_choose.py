@@ -33,7 +33,7 @@ class Stub:
     def offer(self, core: Core, problem: Problem, machine: Machine) -> Offer | Refusal:
         """The same for every core."""
         if self.milliseconds is None:
-            return Refusal(self.name, f"{core.name} at T = {problem.sizes.T} is too much for {machine.name}")
+            return Refusal(self.name, f"{core.name} at T = {problem.sizes.T} is too much for [batch, n] on {machine.name}")
         return Offer(self.name, Tiling((("C", 64), ("BP", 128))), COST, self.milliseconds, "bytes")
 
 
@@ -81,18 +81,19 @@ def test_a_refusal_gives_every_reason(problem: Problem) -> None:
         chosen(choice)
     assert str(caught.value).splitlines() == [
         "Y: no order of evaluation may be used here",
-        "  never: Y at T = 4096 is too much for h200",
+        "  never: Y at T = 4096 is too much for [batch, n] on h200",
         "  possible instead: fast",
     ]
 
 
 def test_the_dense_mask_is_priced(plan: Plan) -> None:
-    """opt_einsum makes the [B, H, T, S] scores: 4·32·4096² elements, 2·T·S·(N + P) operations and T·S for the mask a head."""
+    """opt_einsum makes the [B, H, T, S] scores: 4·32·4096² elements, 2·T·S·(N + P) operations and T·S for the mask a head;
+    they cross memory four times."""
     dense = plan.choices[0].dense
     assert dense is not None
     assert dense.largest == 4 * 32 * 4096**2
     assert dense.flops == 4 * 32 * 4096**2 * (2 * 128 + 2 * 64 + 1)
-    assert dense.milliseconds > 10
+    assert dense.milliseconds > 4
 
 
 def test_the_table(plan: Plan) -> None:
@@ -103,7 +104,7 @@ def test_the_table(plan: Plan) -> None:
     assert re.split(r"  +", row.strip()) == [
         "* fast", "C=64 BP=128 warps=4 stages=2 pointer", "17.2 GFLOP", "1.07 GB", "2", "64", "0.134 ms", "bytes"
     ]  # fmt: skip
-    assert "refused: Y at T = 4096 is too much for h200" in text
+    assert "refused: Y at T = 4096 is too much for [batch, n] on h200" in text
     assert any(line.startswith("mask as a dense tensor, by opt_einsum: TN, SN, SP, TS -> TP  path (") for line in lines)
     assert "\x1b" not in text
 
