@@ -7,7 +7,7 @@ short sequences, and of transitions that no other order knows.
 from __future__ import annotations
 
 from contractor.schedules.parts.factors import LOG2E
-from contractor.schedules.parts.form import Form, Gate, Matrix, Task
+from contractor.schedules.parts.form import Form, Gate, Matrix
 from contractor.schedules.parts.walk import Layout, Walk, head_of, inner, outer, sizes, table, walk
 from contractor.tile.build import Builder
 from contractor.tile.ops import ACC, I64, Expr, Kernel, Span, cast, exp2, iota, rename, size, total
@@ -15,13 +15,12 @@ from contractor.tile.ops import ACC, I64, Expr, Kernel, Span, cast, exp2, iota, 
 SAYS = "state ← transition · state + key[t, n] · value[t, p]; result[t, p] = scale · Σ over n of query[t, n] · state[n, p]"
 
 
-def kernel(task: Task, layout: Layout) -> Kernel:
+def kernel(form: Form, layout: Layout) -> Kernel:
     """The recurrent kernel of a form.
 
     A step that is late (shift 1) is crossed after the target has read the state, an early one (shift 0) before; in the future
     direction the two exchange their places with the write.
     """
-    form = task.form
     k = Builder("recurrent", SAYS, {axis: name for axis, name in sizes(layout).items() if axis in "np"}, scalars=("scale", "T", "B"))
     w = walk(k, layout)
     n, p = inner(k, layout), outer(k, layout, w)

@@ -10,14 +10,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from contractor.schedules.parts.form import Form, Gate
+from contractor.schedules.parts.form import Form, Gate, Side
 from contractor.schedules.parts.walk import Rows, Walk, head_of, table
 from contractor.tile.build import Builder
-from contractor.tile.ops import ACC, Expr, cast, cumsum, exp2, number, rename, select, size, total
+from contractor.tile.ops import ACC, Expr, Span, cast, cumsum, exp2, most, number, rename, select, size, total
 
 LOG2E = 1 / math.log(2)
 CLOSED = -150.0  # base 2: a factor this small is zero in float32
 NEVER = -math.inf
+Spans = dict[Side, Span]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,63 +61,94 @@ def factors(k: Builder, form: Form, points: tuple[Points, ...], seen: Expr) -> F
     """The factors of one chunk under all gates."""
     if not points:
         return Factors()
-    pairs = [exponents(one, form.future) for one in points]
-    within, enter, leave, fade = (added(list(column)) for column in zip(*pairs, strict=True))
+    logs = exponents(points, form.future)
     return Factors(
-        k.let("within", exp2(select(seen, within, NEVER))),
-        k.let("enter", exp2(enter)),
-        k.let("leave", exp2(leave)),
-        k.let("fade", exp2(fade)),
+        k.let("within", exp2(select(seen, logs.within, NEVER))),
+        k.let("enter", exp2(logs.enter)),
+        k.let("leave", exp2(logs.leave)),
+        k.let("fade", exp2(logs.fade)),
     )
 
 
-def exponents(points: Points, future: bool) -> tuple[Expr, Expr, Expr, Expr]:
-    """The logs of within, enter, leave and fade. In the future direction a state comes from the chunk's end and goes to its start."""
-    fade = between(points.end, points.start)
-    if future:
-        return between(points.source, points.target), between(points.end, points.target), between(points.source, points.start), fade
-    return between(points.target, points.source), between(points.target, points.start), between(points.end, points.source), fade
+@dataclass(frozen=True, slots=True, eq=False)
+class Logs:
+    """The base-2 logs of the factors of one chunk."""
+
+    within: Expr
+    enter: Expr
+    leave: Expr
+    fade: Expr
+
+
+def exponents(points: tuple[Points, ...], future: bool) -> Logs:
+    """The logs of all gates together. In the future direction a state comes from the chunk's end and goes to its start."""
+    return Logs(
+        added([between(one.source, one.target) if future else between(one.target, one.source) for one in points]),
+        added([between(one.end, one.target) if future else between(one.target, one.start) for one in points]),
+        added([between(one.source, one.start) if future else between(one.end, one.source) for one in points]),
+        added([between(one.end, one.start) for one in points]),
+    )
 
 
 def added(terms: list[Expr]) -> Expr:
     """The sum of several logs."""
-    result = terms[0]
-    for term in terms[1:]:
+    result, *rest = terms
+    for term in rest:
         result = result + term
     return result
 
 
-def fixed_points(k: Builder, form: Form, w: Walk, gate: Gate, lane: Expr) -> Points:
+def gate_points(k: Builder, form: Form, w: Walk, here: Rows, lane: Expr, spans: Spans, prefix: str = "") -> tuple[Points, ...]:
+    """The points of one block of rows under every gate."""
+    return tuple(
+        fixed_points(k, form, w, gate, lane, spans, prefix) if gate.fixed else varying_points(k, form, w, gate, here, spans, prefix)
+        for gate in form.gates
+    )
+
+
+def fixed_points(k: Builder, form: Form, w: Walk, gate: Gate, lane: Expr, spans: Spans, prefix: str = "") -> Points:
     """A decay that is the same at every position: sums are multiples of its rate."""
-    count, head = head_of(k, form, w, gate.name)
-    natural = k.load(f"{gate.name}_natural", k.buffer(gate.name, count, dtype=ACC), head)
-    rate = k.let(f"{gate.name}_rate", natural * LOG2E)
+    rate = rate_of(k, form, w, gate, spans)
     upto = (cast(lane, ACC) + 1.0) * rate
     short = cast(lane, ACC) * rate if gate.shift else upto
     target, source = (upto, short) if form.future else (short, upto)
     return Points(Point(number(0.0)), Point(target), Point(rename(source, t="s")), Point(cast(size("CHUNK"), ACC) * rate))
 
 
-def varying_points(k: Builder, form: Form, w: Walk, gate: Gate, here: Rows) -> Points:
-    """A gate at each position: sums inside the chunk. Rows past the end read a gate of 0."""
-    buffer, head = table(k, form, w, gate.name, dtype=ACC)
-    natural = k.load(f"{gate.name}_natural", buffer, w.batch, here.span("t"), head)
-    step = k.let(f"{gate.name}_step", natural * LOG2E)
-    closed = k.let(f"{gate.name}_closed", step < CLOSED) if gate.resets else None
-    open_step = step if closed is None else k.let(f"{gate.name}_open", select(closed, 0.0, step))
-    flags = None if closed is None else select(closed, 1.0, 0.0)
-    sums, whole = summed(k, gate, "sum", open_step)
-    counts, all_counts = (None, None) if flags is None else summed(k, gate, "closings", flags)
+def rate_of(k: Builder, form: Form, w: Walk, gate: Gate, spans: Spans) -> Expr:
+    """The base-2 log of a fixed decay; 0 to the power 0 stays 1, so the log of 0 is large but finite."""
+    count, head = head_of(k, form, w, gate.name)
+    dims = (side.upper() for side in gate.features)
+    natural = k.load(f"{gate.name}_natural", k.buffer(gate.name, count, *dims, dtype=ACC), head, *spans_of(gate, spans))
+    return k.let(f"{gate.name}_rate", most(natural * LOG2E, number(-1e4)) if gate.resets else natural * LOG2E)
+
+
+def spans_of(gate: Gate, spans: Spans) -> tuple[Span, ...]:
+    """The feature axes of a gate."""
+    return tuple(spans[side] for side in gate.features)
+
+
+def varying_points(k: Builder, form: Form, w: Walk, gate: Gate, here: Rows, spans: Spans, prefix: str = "") -> Points:
+    """A gate at each position: sums inside the block. Rows past the end read a gate of 0."""
+    name = prefix + gate.name
+    buffer, head = table(k, form, w, gate.name, *(side.upper() for side in gate.features), dtype=ACC)
+    natural = k.load(f"{name}_natural", buffer, w.batch, here.span("t"), head, *spans_of(gate, spans))
+    step = k.let(f"{name}_step", natural * LOG2E)
+    closed = k.let(f"{name}_closed", step < CLOSED) if gate.resets else None
+    passing = step if closed is None else k.let(f"{name}_passing", select(closed, 0.0, step))
+    flags = None if closed is None else k.let(f"{name}_flags", select(closed, 1.0, 0.0))
+    sums, whole = summed(k, f"{name}_sum", passing)
+    counts, all_counts = (None, None) if flags is None else summed(k, f"{name}_closings", flags)
     upto = Point(sums, counts)
-    short = upto if not gate.shift else Point(sums - open_step, None if counts is None or flags is None else counts - flags)
+    short = upto if not gate.shift else Point(sums - passing, None if counts is None or flags is None else counts - flags)
     target, source = (upto, short) if form.future else (short, upto)
     start = Point(number(0.0), None if counts is None else number(0.0))
     return Points(start, target, as_source(source), Point(whole, all_counts))
 
 
-def summed(k: Builder, gate: Gate, what: str, values: Expr) -> tuple[Expr, Expr]:
-    """Running sums along the chunk, and the chunk's whole sum."""
-    return k.let(f"{gate.name}_{what}", cumsum(values, "t")), k.let(f"{gate.name}_whole_{what}", total(values, "t"))
+def summed(k: Builder, name: str, values: Expr) -> tuple[Expr, Expr]:
+    """Running sums along the block, and the block's whole sum."""
+    return k.let(name, cumsum(values, "t")), k.let(f"{name}_whole", total(values, "t"))
 
 
 def as_source(point: Point) -> Point:

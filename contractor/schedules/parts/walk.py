@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from contractor.schedules.parts.form import Form, heads_name
 from contractor.tile.build import Builder
@@ -12,11 +13,12 @@ from contractor.tile.ops import I64, Buffer, Expr, Span, cast, cdiv, iota, numbe
 @dataclass(frozen=True, slots=True)
 class Layout:
     """How the axes meet their blocks: padded axes have blocks wider than they are and need bounds; tiles come through host
-    descriptors (`via`) where rows are aligned and nothing is padded."""
+    descriptors (`via`) where rows are aligned and nothing is padded. precision: how float32 products are computed."""
 
     padded_n: bool = False
     padded_p: bool = False
-    via: str = "pointer"
+    via: Literal["pointer", "descriptor"] = "pointer"
+    precision: str | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,9 +33,11 @@ class Walk:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """A block of positions: its first, each row's number in 64 bits, and which rows are inside the sequence."""
+    """A block of positions over the axis t: the first, each one's place in the sequence (also in 64 bits, for addresses), and which
+    are inside the sequence."""
 
     first: Expr
+    place: Expr
     row: Expr
     inside: Expr
 
@@ -72,11 +76,11 @@ def outer(k: Builder, layout: Layout, w: Walk) -> Span:
     return Span("p", first, column, column < size("P") if layout.padded_p else None, w.column_block)
 
 
-def rows(k: Builder, lane: Expr, block: Expr, name: str = "") -> Rows:
+def rows(k: Builder, lane: Expr, block: Expr, prefix: str = "") -> Rows:
     """Block number `block` of the sequence."""
-    first = k.let(f"{name}first_row", block * size("CHUNK"))
-    row = k.let(f"{name}row", cast(first, I64) + lane)
-    return Rows(first, row, k.let(f"{name}inside", first + lane < size("T")))
+    first = k.let(f"{prefix}first_row", block * size("CHUNK"))
+    place = k.let(f"{prefix}place", first + lane)
+    return Rows(first, place, k.let(f"{prefix}row", cast(place, I64)), k.let(f"{prefix}inside", place < size("T")))
 
 
 def head_of(k: Builder, form: Form, w: Walk, buffer: str) -> tuple[str, Expr]:

@@ -1,0 +1,77 @@
+"""Gradients of a contraction by permuting its roles: the same schedules, run three times more.
+
+dQuery = f(dResult, value, key; L), dKey = f(value, dResult, query; Lᵀ), dValue = f(key, query, dResult; Lᵀ). The gradient of a gate
+needs no kernel: a gate is crossed by the pairs before it and after it, so its gradient is a suffix sum of query·dQuery − key·dKey.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from contractor.schedules.parts.form import DKEY, DQUERY, DVALUE, ROLES, Gate, Task, permuted
+
+Tensors = dict[str, Tensor]
+Run = Callable[[Task, Tensors, torch.dtype], Tensor]
+
+
+def gradients(task: Task, tensors: Tensors, result: Tensor, gradient: Tensor, wanted: frozenset[str], run: Run) -> Tensors:
+    """The gradients of the wanted buffers: of query, key, value and gates of a form whose gates differ over one side at most.
+
+    result and gradient are [B, T, H, P]. Gates want products of float32 gradients, so those are computed unrounded.
+    """
+    sides = {side for gate in task.form.gates if gate.name in wanted for side in gate.features or ("n",)}
+    exact = torch.promote_types(gradient.dtype, torch.float32)
+    others = {name: tensor for name, tensor in tensors.items() if name not in ROLES}
+    forward = {**{role: tensors[role] for role in ROLES}, "result": gradient}
+    found: Tensors = {}
+    for name, roles, side in (("query", DQUERY, "n"), ("key", DKEY, "n"), ("value", DVALUE, "p")):
+        if name in wanted or (side in sides and name != "query") or (name == "query" and "n" in sides):
+            inputs = {role: forward[source] for role, source in roles.items()}
+            found[name] = run(permuted(task, roles), {**inputs, **others}, exact if side in sides else tensors[name].dtype)
+    gates = {gate.name: gate_gradient(task, gate, tensors, found, result, gradient) for gate in task.form.gates if gate.name in wanted}
+    return {name: summed_over_groups(found[name], tensors[name]) for name in found if name in wanted} | gates
+
+
+def summed_over_groups(gradient: Tensor, operand: Tensor) -> Tensor:
+    """[B, T, H, D] → [B, T, operand's heads, D]: the heads of a group read one operand."""
+    heads = operand.shape[2]
+    grouped = gradient if gradient.shape[2] == heads else gradient.unflatten(2, (heads, -1)).sum(3)
+    return grouped.to(operand.dtype)
+
+
+def gate_gradient(task: Task, gate: Gate, tensors: Tensors, found: Tensors, result: Tensor, gradient: Tensor) -> Tensor:
+    """The gradient of one gate, in its own layout."""
+    heads = task.dimensions.H
+    if gate.features == ("p",):
+        target, source = paired(result, gradient, heads), paired(tensors["value"], found["value"], heads)
+    else:
+        target, source = paired(tensors["query"], found["query"], heads), paired(tensors["key"], found["key"], heads)
+    if not gate.features:
+        target, source = target.sum(-1), source.sum(-1)
+    early, late = (source, target) if task.form.future else (target, source)
+    flow = suffix(early) - suffix(late)
+    if gate.shift:
+        flow = flow - early
+    gate_tensor = tensors[gate.name]
+    if gate.fixed:
+        flow = flow.sum((0, 1))
+        flow = flow.unflatten(0, (gate_tensor.shape[0], -1)).sum(1)
+    else:
+        flow = flow.unflatten(2, (gate_tensor.shape[2], -1)).sum(3)
+    return torch.where(gate_tensor.isneginf(), 0.0, flow.to(gate_tensor.dtype))
+
+
+def paired(operand: Tensor, gradient: Tensor, heads: int) -> Tensor:
+    """operand · its gradient, in float64, for all heads."""
+    whole = operand.double()
+    if operand.shape[2] != heads:
+        whole = whole.repeat_interleave(heads // operand.shape[2], 2)
+    return whole * gradient.double()
+
+
+def suffix(values: Tensor) -> Tensor:
+    """The sum of everything from each position on, along dimension 1."""
+    return values.flip(1).cumsum(1).flip(1)

@@ -1,0 +1,171 @@
+"""Quadratic: scores first, tile by tile, skipping the tiles that the mask leaves empty. Legal for every mask whose entries are numbers.
+
+One program owns a block of targets and a block of the result's columns, and walks the blocks of sources that its targets can see. Under
+gates it starts at its own block and walks away from it: the decay between the two blocks is a running sum, so no exponent is positive
+and none is the difference of long sums. (Attention's order of evaluation; the quadratic form of Mamba-2, Dao and Gu, 2024, section 5.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from contractor.schedules.parts.factors import NEVER, Spans, exponents, gate_points
+from contractor.schedules.parts.form import Form
+from contractor.schedules.parts.support import bounds, directed, supported, visible
+from contractor.schedules.parts.tables import looked_up
+from contractor.schedules.parts.walk import Layout, Rows, Walk, inner, outer, rows, sizes, table, walk
+from contractor.tile.build import Builder
+from contractor.tile.ops import ACC, Expr, Kernel, cast, cdiv, dot, exp2, iota, rename, select, size, total
+
+SAYS = "result[t, p] = scale · Σ over s and n of L[t, s] · query[t, n] · key[s, n] · value[s, p], scores first"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """What the walk over the source blocks holds: the program's place, its targets and their query, the columns, the result so far."""
+
+    k: Builder
+    form: Form
+    layout: Layout
+    w: Walk
+    lane: Expr
+    targets: Rows
+    query: Expr
+    spans: Spans
+    out: Expr
+    known: dict[str, Expr]
+
+
+def kernel(form: Form, layout: Layout) -> Kernel:
+    """The quadratic kernel of a form."""
+    k = Builder("quadratic", SAYS, sizes(layout), scalars=("scale", "T", "B"))
+    w = walk(k, layout, split_rows=True)
+    assert w.row_block is not None
+    spans: Spans = {"n": inner(k, layout), "p": outer(k, layout, w)}
+    lane = k.let("lane", iota("t"))
+    targets = rows(k, lane, w.row_block)
+    source, head = table(k, form, w, "query", "N", via=layout.via)
+    query = k.load("query_tile", source, w.batch, targets.span("t"), head, spans["n"])
+    block = Block(k, form, layout, w, lane, targets, query, spans, k.full("out", "t", "p"), bounds(k, form, w))
+    if form.gates:
+        gated(block)
+    else:
+        plain(block)
+    target, head = table(k, form, w, "result", "P", via=layout.via)
+    k.store(target, w.batch, targets.span("t"), head, spans["p"], value=cast(k.let("scaled", block.out * size("scale", ACC)), target.name))
+    return k.done()
+
+
+# ---- without gates ----------------------------------------------------------------------------------------------------------
+
+
+def plain(b: Block) -> None:
+    """Every visible block of sources; under a mask that only has a direction, its own block alone needs a comparison."""
+    form = b.form
+    blocks = b.k.let("blocks", cdiv(size("T"), size("CHUNK")))
+    simple = form.directed and form.support is None
+    seen = visible(b.k, form, b.w, b.known, blocks, own=not simple)
+    with b.k.loop("step", seen.count) as step:
+        source = rows(b.k, b.lane, seen.first + step, "source_")
+        key, value = tiles(b, source, "")
+        scores = b.k.let("scores", dot(b.query, key, precision=b.layout.precision))
+        accumulate(b, weighted(b, scores, source, not simple, ""), value)
+    if simple:
+        b.k.note("the targets' own block: sources are compared")
+        key, value = tiles(b, b.targets, "own_")
+        scores = b.k.let("own_scores", dot(b.query, key, precision=b.layout.precision))
+        accumulate(b, weighted(b, scores, b.targets, True, "own_"), value)
+
+
+def weighted(b: Block, scores: Expr, source: Rows, compared: bool, prefix: str) -> Expr:
+    """The scores under the mask's support and entrywise factors."""
+    form = b.form
+    for table_form in form.tables:
+        scores = scores * looked_up(b.k, form, b.w, table_form, b.targets, source, prefix)
+    condition = pairs(b, source, prefix) if compared else None
+    return b.k.let(f"{prefix}weights", scores if condition is None else select(condition, scores, 0.0))
+
+
+def pairs(b: Block, source: Rows, prefix: str) -> Expr | None:
+    """Which pairs are seen: the direction and the support; None where all are."""
+    form = b.form
+    direction = directed(form, b.targets.place, rename(source.place, t="s")) if form.directed else None
+    support = None if form.support is None else supported(b.k, form, b.w, b.known, b.targets, source, prefix)
+    both = direction if support is None else support if direction is None else direction & support
+    return None if both is None else b.k.let(f"{prefix}seen", both)
+
+
+# ---- under gates ------------------------------------------------------------------------------------------------------------
+
+
+def gated(b: Block) -> None:
+    """The own block first, then away from it, with the decay so far in `passed`."""
+    form, k = b.form, b.k
+    seen = pairs(b, b.targets, "own_")
+    assert seen is not None and b.w.row_block is not None
+    logs = exponents(gate_points(k, form, b.w, b.targets, b.lane, b.spans, "own_"), form.future)
+    within = k.let("within", exp2(select(seen, logs.within, NEVER)))
+    key, value = tiles(b, b.targets, "own_")
+    own(b, within, key, value)
+    enter = k.let("enter", logs.enter)
+    passed = k.full("passed", *(axis for axis in enter.axes if axis != "t"))
+    blocks = k.let("blocks", cdiv(size("T"), size("CHUNK")))
+    seen_blocks = visible(k, form, b.w, b.known, blocks, own=False)
+    with k.loop("step", seen_blocks.count) as step:
+        block = b.w.row_block + 1 + step if form.future else b.w.row_block - 1 - step
+        source = rows(k, b.lane, block, "source_")
+        logs = exponents(gate_points(k, form, b.w, source, b.lane, b.spans), form.future)
+        apart(b, k.let("since", exp2(enter + passed)), k.let("leave", exp2(logs.leave)), source)
+        k.update(passed, passed + logs.fade)
+
+
+def own(b: Block, within: Expr, key: Expr, value: Expr) -> None:
+    """The own block, where every pair has a decay of its own: over (t, s), or over (t, s, feature) where it differs by feature."""
+    k, form = b.k, b.form
+    if "n" in within.axes:
+        products = cast(b.query, ACC) * within * cast(key, ACC)
+        accumulate(b, k.let("own_weights", total(products, "n")), value)
+        return
+    scores = k.let("own_scores", dot(b.query, key, precision=b.layout.precision))
+    if "p" in within.axes:
+        products = scores * within * cast(value, ACC)
+        k.update(b.out, b.out + total(products, "s"))
+        return
+    for table_form in form.tables:
+        scores = scores * looked_up(k, form, b.w, table_form, b.targets, b.targets, "own_")
+    accumulate(b, k.let("own_weights", scores * within), value)
+
+
+def apart(b: Block, since: Expr, leave: Expr, source: Rows) -> None:
+    """A block away from the targets': its decay is a factor of each target times a factor of each source."""
+    k, form = b.k, b.form
+    key, value = tiles(b, source, "")
+    query = b.query
+    if "n" in since.axes:
+        query = k.let("query_since", cast(cast(query, ACC) * since, query))
+        key = k.let("key_leave", cast(cast(key, ACC) * leave, key))
+    else:
+        value = k.let("value_leave", cast(cast(value, ACC) * leave, value))
+    scores = k.let("scores", dot(query, key, precision=b.layout.precision))
+    for table_form in form.tables:
+        scores = scores * looked_up(k, form, b.w, table_form, b.targets, source, "")
+    if form.support is not None:
+        scores = select(supported(k, form, b.w, b.known, b.targets, source, ""), scores, 0.0)
+    part = dot(cast(k.let("weights", scores), value), value, precision=b.layout.precision)
+    k.update(b.out, b.out + (part if "n" in since.axes else part * since))
+
+
+# ---- both -------------------------------------------------------------------------------------------------------------------
+
+
+def tiles(b: Block, source: Rows, prefix: str) -> tuple[Expr, Expr]:
+    """A source block's key over (s, n) and value over (s, p)."""
+    key_buffer, key_head = table(b.k, b.form, b.w, "key", "N", via=b.layout.via)
+    value_buffer, value_head = table(b.k, b.form, b.w, "value", "P", via=b.layout.via)
+    key = b.k.load(f"{prefix}key_tile", key_buffer, b.w.batch, source.span("s"), key_head, b.spans["n"])
+    return key, b.k.load(f"{prefix}value_tile", value_buffer, b.w.batch, source.span("s"), value_head, b.spans["p"])
+
+
+def accumulate(b: Block, weights: Expr, value: Expr) -> None:
+    """out ← out + weights · value."""
+    b.k.update(b.out, dot(cast(weights, value), value, into=b.out, precision=b.layout.precision))
