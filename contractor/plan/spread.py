@@ -52,19 +52,19 @@ def spreads(problem: Problem) -> dict[str, Spread]:
 
 def spread(value: Expression | Mask, known: Mapping[str, Spread]) -> Spread:
     """The spread of an expression or a mask, given that of the names in it."""
-    return reduce(Spread.__or__, (known[variable.name] for variable in variables(value)), Spread())
+    return reduce(Spread.__or__, (known[name] for name in names(value)), Spread())
 
 
-def variables(value: Expression | Mask) -> Iterator[Variable]:
-    """Every use of a name inside an expression or a mask, those inside masks included."""
-    if isinstance(value, Variable):
-        yield value
+def names(value: Expression | Mask) -> Iterator[str]:
+    """Every name used in an expression or a mask, those inside its masks included."""
+    if isinstance(value, Variable | Named):
+        yield value.name
     for child in inside(value):
-        yield from variables(child)
+        yield from names(child)
 
 
 def inside(value: Expression | Mask) -> Iterator[Expression | Mask]:
-    """What stands directly inside an expression or a mask, masks included."""
+    """What stands directly inside an expression or a mask, masks included; a named mask is a definition of its own."""
     match value:
         case Leaf():
             yield from (argument for _, argument in value.arguments)
@@ -72,8 +72,10 @@ def inside(value: Expression | Mask) -> Iterator[Expression | Mask]:
             yield from (value.left, value.right)
         case Scaled():
             yield from (value.factor, value.mask)
-        case Reversed() | Flipped() | Named():
+        case Reversed() | Flipped():
             yield value.mask
+        case Named():
+            return
         case _:
             yield from children(value)
             yield from masks(value)
