@@ -76,13 +76,11 @@ def run_before(module: str) -> set[str]:
 
 
 def registered(folder: str) -> set[str]:
-    """What a folder brings to a register: `name = "…"` in its classes, and for schedules the files, each being one."""
+    """The names under which the classes of a folder's files register themselves: `name = "…"` in a class."""
     nodes = (node for module in SOURCES if module.startswith(folder) for node in ast.walk(tree(module)))
     fields = (field for node in nodes if isinstance(node, ast.ClassDef) for field in node.body)
     given = [ast.unparse(field) for field in fields if isinstance(field, ast.Assign | ast.AnnAssign)]
-    files = {module.removeprefix(folder) for module in SOURCES if module.startswith(folder) and folder.endswith("schedules.")}
-    words = {found[1] for text in given if (found := re.match(r"name\b.* = '(\w+)'$", text))}
-    return words | {name for name in files if "." not in name and name != "__init__"}
+    return {found[1] for text in given if (found := re.match(r"name\b.* = '(\w+)'$", text))}
 
 
 @modules
