@@ -9,17 +9,29 @@ from math import prod
 
 from contractor.errors import ArgumentError
 from contractor.plan.spread import inside
-from contractor.program.expression import POSITIONS, Axes, Concat, Contract, Expression, Leaf, Mask, Outer, Relabel
+from contractor.program.expression import (
+    POSITIONS,
+    Apply,
+    Axes,
+    Concat,
+    Contract,
+    Expression,
+    Leaf,
+    Mask,
+    Outer,
+    Reduce,
+    Relabel,
+    children,
+)
 from contractor.program.masks import MASKS
 from contractor.program.program import Definition, Program
 
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """The size of an axis made by `concat`: the parts' own axes and a number of columns."""
+    """The size of an axis made by `concat`: that of its parts' own axes, and a number of columns."""
 
-    axis: str
-    parts: Axes
+    parts: tuple[Origin, ...]
     columns: int
 
 
@@ -27,8 +39,10 @@ class Sum:
 class Product:
     """The size of an axis made by `outer`."""
 
-    axis: str
-    parts: Axes
+    parts: tuple[Origin, ...]
+
+
+Origin = str | Sum | Product
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +51,7 @@ class Relations:
 
     axes: Axes
     equal: tuple[tuple[str, str], ...]
-    made: tuple[Sum | Product, ...]
+    made: tuple[tuple[str, Sum | Product], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +71,12 @@ def relations(program: Program) -> Relations:
     nodes = [node for root in roots(program) for node in everything(root)]
     named = [axis for operand in program.operands for axis in operand.axes]
     named += [axis for each in program.definitions for axis in (each.axes if isinstance(each, Definition) else each.extra)]
-    named += [axis for node in nodes for axis in node.axes]
+    named += [axis for node in nodes for axis in letters(node)]
     equal = [pair for node in nodes for pair in one_size(node)] + ([("T", "S")] if program.self_mixing else [])
-    made = [relation for node in nodes for relation in follows(node)]
+    holders = [each.value for each in program.definitions if isinstance(each, Definition)]
+    holders += [value for node in nodes if isinstance(node, Contract) for value in node.operands]
+    origins = ((axis, origin(value, axis)) for value in holders for axis in value.axes)
+    made = [(axis, found) for axis, found in origins if not isinstance(found, str)]
     axes = dict.fromkeys(axis for axis in named if axis not in POSITIONS)
     return Relations(tuple(axes), tuple(dict.fromkeys(equal)), tuple(dict.fromkeys(made)))
 
@@ -76,6 +93,17 @@ def everything(value: Expression | Mask) -> Iterator[Expression | Mask]:
     for child in inside(value):
         yield from everything(child)
     yield value
+
+
+def letters(node: Expression | Mask) -> Axes:
+    """The axes that a node names."""
+    match node:
+        case Relabel():
+            return node.axes
+        case Contract():
+            return (*(axis for value in node.operands for axis in value.axes), *node.axes)
+        case _:
+            return ()
 
 
 def one_size(node: Expression | Mask) -> Iterator[tuple[str, str]]:
@@ -107,16 +135,20 @@ def behind_letters(contract: Contract) -> dict[str, list[str]]:
     return found
 
 
-def follows(node: Expression | Mask) -> Iterator[Sum | Product]:
-    """Sizes that a node computes."""
-    match node:
-        case Concat():
-            own = [axis for part in node.parts for axis in part.axes if axis not in node.axes]
-            yield Sum(node.axis, tuple(own), sum(set(part.axes) <= set(node.axes) for part in node.parts))
-        case Outer():
-            yield Product(node.axis, tuple(axis for side in (node.left, node.right) for axis in side.axes if axis not in POSITIONS))
+def origin(value: Expression, axis: str) -> Origin:
+    """Where an axis of an expression comes from: within a definition that of `concat` or `outer` may have no name of its own."""
+    match value:
+        case Concat() if axis == value.axis:
+            own = [(part, each) for part in value.parts for each in part.axes if each not in value.axes or each == axis]
+            columns = len(value.parts) - len(own)
+            return Sum(tuple(origin(part, each) for part, each in own), columns)
+        case Outer() if axis == value.axis:
+            sides = (value.left, value.right)
+            return Product(tuple(origin(side, each) for side in sides for each in side.axes if each not in POSITIONS))
+        case Concat() | Outer() | Apply() | Reduce():
+            return next((origin(part, axis) for part in children(value) if axis in part.axes), axis)
         case _:
-            return
+            return axis
 
 
 def solve(known: Relations, evidence: list[Evidence]) -> dict[str, int]:
@@ -133,9 +165,10 @@ def solve(known: Relations, evidence: list[Evidence]) -> dict[str, int]:
 
     for each in evidence:
         settle(each)
-    for made in known.made:
-        if all(part in held for part in made.parts):
-            settle(Evidence(made.axis, size_of(made, held), f"the definition of {made.axis}"))
+    for axis, made in known.made:
+        size = size_of(made, held)
+        if size is not None:
+            settle(Evidence(axis, size, f"the definition of {axis}"))
     return {axis: each.size for axis, each in held.items()}
 
 
@@ -148,10 +181,15 @@ def groups(equal: tuple[tuple[str, str], ...]) -> dict[str, set[str]]:
     return found
 
 
-def size_of(made: Sum | Product, held: Mapping[str, Evidence]) -> int:
-    """The size of an axis from the sizes of the others."""
-    parts = [held[part].size for part in made.parts]
-    return sum(parts) + made.columns if isinstance(made, Sum) else prod(parts)
+def size_of(made: Origin, held: Mapping[str, Evidence]) -> int | None:
+    """The size of an axis from the sizes of the others, once they are all known."""
+    if isinstance(made, str):
+        return held[made].size if made in held else None
+    sizes = [size_of(part, held) for part in made.parts]
+    known = [size for size in sizes if size is not None]
+    if len(known) < len(sizes):
+        return None
+    return sum(known) + made.columns if isinstance(made, Sum) else prod(known)
 
 
 def conflict(before: Evidence, after: Evidence) -> str:

@@ -37,11 +37,13 @@ def scores() -> Program:
 
 @pytest.fixture
 def taylor() -> Program:
-    """Features 1, x and outer(x, x) of Q as F; D [P] is a parameter."""
-    query = tensor("Q", "T", "N")
-    square = Outer(query, query, "_outer", ("T", "_outer"), REAL)
-    features = Concat((tensor("one"), query, square), "F", ("T", "F"), REAL)
-    renamed = Relabel(tensor("Q", "T", "N"), ("S", "M"))
-    output = contract("TF,SM,P->TSFMP", tensor("phi", "T", "F"), Apply("abs", (renamed,), ("S", "M"), REAL), tensor("D", "P"))
+    """Features 1, x and outer(x, x) of Q as F, and 1 and outer(D, D) of D [P] as G; axes without a name share a letter."""
+    query, weight, one = tensor("Q", "T", "N"), tensor("D", "P"), tensor("one")
+    square = Apply("abs", (Outer(query, query, "Z0", ("T", "Z0"), REAL),), ("T", "Z0"), REAL)
+    phi = Concat((one, query, square), "F", ("T", "F"), REAL)
+    psi = Concat((one, Outer(weight, weight, "Z0", ("Z0",), REAL)), "G", ("G",), REAL)
+    renamed = Apply("abs", (Relabel(query, ("S", "M")),), ("S", "M"), REAL)
+    output = contract("TF,SM,P,G->TSFMPG", tensor("phi", "T", "F"), renamed, weight, tensor("psi", "G"))
     operands = (operand("Q", "T", "N"), Operand("D", "param", ("P",)), Operand("one", "param", ()))
-    return program(operands, output, Definition("phi", ("T", "F"), features, REAL), square=True)
+    definitions = (Definition("phi", ("T", "F"), phi, REAL), Definition("psi", ("G",), psi, REAL))
+    return program(operands, output, *definitions, square=True)

@@ -28,9 +28,9 @@ def test_what_need_not_be_said(scores: Program, taylor: Program) -> None:
 
 
 def test_sizes_that_follow(taylor: Program) -> None:
-    """F is 1 + N + N², M is N."""
+    """F is 1 + N + N², G is 1 + P², M is N."""
     sizes = problem_from_sizes(taylor, T=6, M=4, P=3).sizes
-    assert (sizes["N"], sizes["M"], sizes["F"]) == (4, 4, 21)
+    assert sizes.features == (("N", 4), ("P", 3), ("F", 21), ("G", 10), ("M", 4))
 
 
 @pytest.mark.parametrize(
