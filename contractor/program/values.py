@@ -1,0 +1,113 @@
+"""Values: tensors with named axes and head groups, and how they lie at the call.
+
+A value is [batch, head, *axes]; batch and head may be of size 1. A number written in the spec, or a size, is a tensor without
+dimensions. Everything here is a view of what it is given, but for head groups that are spread out and numbers that are broadcast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from contractor.errors import ArgumentError
+from contractor.program.expression import POSITIONS, Axes
+from contractor.program.program import Operand
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """`tensor` [batch, head, *axes], or without dimensions for a plain number."""
+
+    tensor: Tensor
+    axes: Axes
+
+    @property
+    def heads(self) -> int:
+        """The head count, 1 for a plain number."""
+        return self.tensor.shape[1] if self.tensor.dim() else 1
+
+
+def joint(values: Sequence[Value]) -> Axes:
+    """All axes of several values: T, S, then features by first appearance."""
+    every = dict.fromkeys(axis for value in values for axis in value.axes)
+    return tuple(axis for axis in POSITIONS if axis in every) + tuple(axis for axis in every if axis not in POSITIONS)
+
+
+def lined_up(value: Value, axes: Axes) -> Tensor:
+    """The tensor with its axes in the order given, of size 1 where it has none; a plain number stays one."""
+    if not value.tensor.dim():
+        return value.tensor
+    present = [axis for axis in axes if axis in value.axes]
+    assert len(present) == len(value.axes), f"the axes {value.axes} do not fit into {axes}"
+    turned = value.tensor.permute(0, 1, *(2 + value.axes.index(axis) for axis in present))
+    shape = iter(turned.shape[2:])
+    return turned.reshape(*turned.shape[:2], *(next(shape) if axis in value.axes else 1 for axis in axes))
+
+
+def grouped(tensor: Tensor, heads: int) -> Tensor:
+    """A tensor [batch, count, …] as [batch, heads, …]: head h is head h // (heads / count). One head stays one (it broadcasts)."""
+    if not tensor.dim() or tensor.shape[1] in (1, heads):
+        return tensor
+    count = tensor.shape[1]
+    if count == 0 or heads % count:
+        raise ArgumentError(f"{count} heads do not divide {heads} heads")
+    return tensor.repeat_interleave(heads // count, 1)
+
+
+def aligned(values: Sequence[Value], axes: Axes) -> list[Tensor]:
+    """The values as tensors that broadcast against each other over the axes, their heads matched."""
+    heads = max((value.heads for value in values), default=1)
+    return [grouped(lined_up(value, axes), heads) for value in values]
+
+
+def broadcast(value: Value, axes: Axes, sizes: Mapping[str, int], device: torch.device | str = "cpu") -> Value:
+    """The value over all of the axes: those it lacks are broadcast to their sizes (a view)."""
+    if set(axes) == set(value.axes):
+        return Value(lined_up(value, axes), axes)
+    tensor = lined_up(value, axes)
+    if not tensor.dim():
+        tensor = tensor.to(device).reshape(1, 1, *(1 for _ in axes))
+    shape = (size if axis in value.axes else sizes[axis] for axis, size in zip(axes, tensor.shape[2:], strict=True))
+    return Value(tensor.expand(*tensor.shape[:2], *shape), axes)
+
+
+# ---- at the call ----------------------------------------------------------------------------------------------------------------
+
+
+def from_call(operand: Operand, tensor: Tensor) -> Value:
+    """An operand's tensor as a value (a view).
+
+    Input: one position [batch, position, head, features …]; two or none [batch, head, axes …]. Param: [head, axes …] or [axes …].
+    Raises ArgumentError if the number of dimensions does not fit.
+    """
+    positions = [axis for axis in operand.axes if axis in POSITIONS]
+    wanted = 2 + len(operand.axes)
+    if operand.role == "param" and tensor.dim() in (wanted - 1, wanted - 2):
+        return Value(tensor.reshape(1, *((1,) * (wanted - 1 - tensor.dim())), *tensor.shape), operand.axes)
+    if operand.role == "param" or tensor.dim() != wanted:
+        raise ArgumentError(f"{operand.name} is {layout(operand)}; a tensor with {tensor.dim()} dimensions was given")
+    return Value(tensor.transpose(1, 2) if len(positions) == 1 else tensor, operand.axes)
+
+
+def layout(operand: Operand) -> str:
+    """How an operand lies at the call, in words: [batch, S, head, N]."""
+    positions = [axis for axis in operand.axes if axis in POSITIONS]
+    features = [axis for axis in operand.axes if axis not in POSITIONS]
+    if operand.role == "param":
+        return f"[{', '.join(['head', *features])}]"
+    around = [positions[0], "head"] if len(positions) == 1 else ["head", *positions]
+    return f"[{', '.join(['batch', *around, *features])}]"
+
+
+def to_call(value: Value, batch: int, heads: int, device: torch.device | str = "cpu") -> Tensor:
+    """A value as it is returned: [batch, position, head, features …]; both positions or none: [batch, head, T, S, …]."""
+    axes = joint([value])
+    tensor = broadcast(value, axes, {}, device).tensor
+    if not tensor.dim():
+        tensor = tensor.to(device).reshape(1, 1)
+    spread = grouped(tensor, heads)
+    full = spread.expand(batch, heads, *spread.shape[2:])
+    return full.transpose(1, 2) if len([axis for axis in axes if axis in POSITIONS]) == 1 else full
