@@ -80,8 +80,8 @@ def softmax(x: Tensor, over: tuple[int, ...]) -> Tensor:
 def masked_softmax(node: Reduce, value: Value, mask: Value, support: Value | None = None) -> Value:
     """`softmax(x over S under L)`: L·exp(x) / Σ L·exp(x); a row with nothing in it is 0, with gradient 0.
 
-    support: where L may be non-zero by its structure (bool, default L ≠ 0); what lies outside gives no gradient to L. Computed under
-    the row's maximum over the entries with L ≠ 0, in float32 at least; the result has the operand's dtype.
+    support: where L may be non-zero by its structure (bool, default L ≠ 0); what lies outside gives no gradient to L. Computed
+    under the row's maximum over the entries with L ≠ 0, in float32 at least; the result has the operand's dtype.
     """
     inside = Value(mask.tensor != 0, mask.axes) if support is None else support
     x, weight, allowed = aligned([value, mask, inside], node.axes)
