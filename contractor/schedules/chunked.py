@@ -7,7 +7,7 @@ section 6) with the passes of the states and of the outputs in one kernel, as ea
 
 from __future__ import annotations
 
-from contractor.schedules.parts.factors import Factors, factors, fixed_points, varying_points
+from contractor.schedules.parts.factors import Factors, factors, fixed_points, gate_points, rates
 from contractor.schedules.parts.form import Form
 from contractor.schedules.parts.support import directed
 from contractor.schedules.parts.walk import Layout, Rows, Walk, inner, outer, rows, sizes, table, walk
@@ -20,18 +20,19 @@ SAYS = "result[t, p] = scale · Σ over s and n of L[t, s] · query[t, n] · key
 def kernel(form: Form, layout: Layout) -> Kernel:
     """The one-pass kernel of a form."""
     k = Builder("chunked", SAYS, sizes(layout), scalars=("scale", "T", "B"))
-    w = walk(k, layout)
+    w = walk(k, form, layout)
     n, p = inner(k, layout), outer(k, layout, w)
     lane = k.let("lane", iota("t"))
     seen = k.let("seen", directed(form, lane, rename(lane, t="s")))
-    steady = steady_factors(k, form, w, lane, seen)
+    fixed = rates(k, form, w, {})
+    steady = steady_factors(k, form, fixed, lane, seen)
     state = k.full("state", "n", "p")
     chunks = k.let("chunks", cdiv(size("T"), size("CHUNK")))
     with k.loop("step", chunks) as step:
         chunk = k.let("chunk", chunks - 1 - step) if form.future else step
         here = rows(k, lane, chunk)
         query, key, value = load_tiles(k, form, layout, w, here, n, p)
-        fades = steady or factors(k, form, tuple(varying_points(k, form, w, gate, here, {}) for gate in form.gates), seen)
+        fades = steady or factors(k, form, gate_points(k, form, w, fixed, here, lane, {}), seen)
         k.note("inside the chunk: scores under the mask")
         scores = k.let("scores", dot(query, key, precision=layout.precision))
         weights = k.let("weights", select(seen, scores, 0.0) if fades.within is None else scores * fades.within)
@@ -39,27 +40,27 @@ def kernel(form: Form, layout: Layout) -> Kernel:
         carried = dot(query, cast(state, query), precision=layout.precision)
         carried = k.let("carried", carried if fades.enter is None else carried * fades.enter)
         out = k.let("out", dot(cast(weights, value), value, into=carried, precision=layout.precision))
-        target, head = table(k, form, w, "result", "P", via=layout.via)
+        target, head = table(k, w, "result", "P", via=layout.via)
         k.store(target, w.batch, here.span("t"), head, p, value=cast(k.let("scaled", out * size("scale", ACC)), target.name))
         k.note("carry: fade the state, add the chunk's outer products")
         advance(k, layout, state, key, value, fades)
     return k.done()
 
 
-def steady_factors(k: Builder, form: Form, w: Walk, lane: Expr, seen: Expr) -> Factors | None:
+def steady_factors(k: Builder, form: Form, fixed: dict[str, Expr], lane: Expr, seen: Expr) -> Factors | None:
     """The factors, where they are the same in every chunk."""
     if not all(gate.fixed for gate in form.gates):
         return None
     if form.gates:
         k.note("the mask's tile does not change from chunk to chunk")
-    return factors(k, form, tuple(fixed_points(k, form, w, gate, lane, {}) for gate in form.gates), seen)
+    return factors(k, form, tuple(fixed_points(form, gate, fixed[gate.name], lane) for gate in form.gates), seen)
 
 
 def load_tiles(k: Builder, form: Form, layout: Layout, w: Walk, here: Rows, n: Span, p: Span) -> tuple[Expr, Expr, Expr]:
     """The chunk's query over (t, n), key over (s, n) and value over (s, p)."""
     tiles: list[Expr] = []
     for name, axis, feature, span in (("query", "t", "N", n), ("key", "s", "N", n), ("value", "s", "P", p)):
-        source, head = table(k, form, w, name, feature, via=layout.via)
+        source, head = table(k, w, name, feature, via=layout.via)
         tiles.append(k.load(f"{name}_tile", source, w.batch, here.span(axis), head, span))
     query, key, value = tiles
     return query, key, value

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from contractor.schedules.parts.factors import NEVER, Spans, exponents, gate_points
+from contractor.schedules.parts.factors import NEVER, Spans, exponents, gate_points, rates
 from contractor.schedules.parts.form import Form
 from contractor.schedules.parts.support import bounds, directed, supported, visible
 from contractor.schedules.parts.tables import looked_up
@@ -34,24 +34,25 @@ class Block:
     spans: Spans
     out: Expr
     known: dict[str, Expr]
+    fixed: dict[str, Expr]
 
 
 def kernel(form: Form, layout: Layout) -> Kernel:
     """The quadratic kernel of a form."""
     k = Builder("quadratic", SAYS, sizes(layout), scalars=("scale", "T", "B"))
-    w = walk(k, layout, split_rows=True)
+    w = walk(k, form, layout, split_rows=True)
     assert w.row_block is not None
     spans: Spans = {"n": inner(k, layout), "p": outer(k, layout, w)}
     lane = k.let("lane", iota("t"))
     targets = rows(k, lane, w.row_block)
-    source, head = table(k, form, w, "query", "N", via=layout.via)
+    source, head = table(k, w, "query", "N", via=layout.via)
     query = k.load("query_tile", source, w.batch, targets.span("t"), head, spans["n"])
-    block = Block(k, form, layout, w, lane, targets, query, spans, k.full("out", "t", "p"), bounds(k, form, w))
+    block = Block(k, form, layout, w, lane, targets, query, spans, k.full("out", "t", "p"), bounds(k, form, w), rates(k, form, w, spans))
     if form.gates:
         gated(block)
     else:
         plain(block)
-    target, head = table(k, form, w, "result", "P", via=layout.via)
+    target, head = table(k, w, "result", "P", via=layout.via)
     k.store(target, w.batch, targets.span("t"), head, spans["p"], value=cast(k.let("scaled", block.out * size("scale", ACC)), target.name))
     return k.done()
 
@@ -103,7 +104,7 @@ def gated(b: Block) -> None:
     form, k = b.form, b.k
     seen = pairs(b, b.targets, "own_")
     assert seen is not None and b.w.row_block is not None
-    logs = exponents(gate_points(k, form, b.w, b.targets, b.lane, b.spans, "own_"), form.future)
+    logs = exponents(gate_points(k, form, b.w, b.fixed, b.targets, b.lane, b.spans, "own_"), form.future)
     within = k.let("within", exp2(select(seen, logs.within, NEVER)))
     key, value = tiles(b, b.targets, "own_")
     own(b, within, key, value)
@@ -114,7 +115,7 @@ def gated(b: Block) -> None:
     with k.loop("step", seen_blocks.count) as step:
         block = b.w.row_block + 1 + step if form.future else b.w.row_block - 1 - step
         source = rows(k, b.lane, block, "source_")
-        logs = exponents(gate_points(k, form, b.w, source, b.lane, b.spans), form.future)
+        logs = exponents(gate_points(k, form, b.w, b.fixed, source, b.lane, b.spans), form.future)
         apart(b, k.let("since", exp2(enter + passed)), k.let("leave", exp2(logs.leave)), source)
         k.update(passed, passed + logs.fade)
 
@@ -160,8 +161,8 @@ def apart(b: Block, since: Expr, leave: Expr, source: Rows) -> None:
 
 def tiles(b: Block, source: Rows, prefix: str) -> tuple[Expr, Expr]:
     """A source block's key over (s, n) and value over (s, p)."""
-    key_buffer, key_head = table(b.k, b.form, b.w, "key", "N", via=b.layout.via)
-    value_buffer, value_head = table(b.k, b.form, b.w, "value", "P", via=b.layout.via)
+    key_buffer, key_head = table(b.k, b.w, "key", "N", via=b.layout.via)
+    value_buffer, value_head = table(b.k, b.w, "value", "P", via=b.layout.via)
     key = b.k.load(f"{prefix}key_tile", key_buffer, b.w.batch, source.span("s"), key_head, b.spans["n"])
     return key, b.k.load(f"{prefix}value_tile", value_buffer, b.w.batch, source.span("s"), value_head, b.spans["p"])
 

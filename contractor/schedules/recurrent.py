@@ -22,7 +22,7 @@ def kernel(form: Form, layout: Layout) -> Kernel:
     direction the two exchange their places with the write.
     """
     k = Builder("recurrent", SAYS, {axis: name for axis, name in sizes(layout).items() if axis in "np"}, scalars=("scale", "T", "B"))
-    w = walk(k, layout)
+    w = walk(k, form, layout)
     n, p = inner(k, layout), outer(k, layout, w)
     if any(step.kind == "dense" for step in form.matrices):
         k.axis("m", sizes(layout)["n"])
@@ -34,22 +34,22 @@ def kernel(form: Form, layout: Layout) -> Kernel:
         early = [step for step in reversed(form.steps) if not step.shift]
         late = [step for step in reversed(form.steps) if step.shift]
         entered = state if form.future else crossed(k, form, w, early, state, position, n, p)
-        read = entered if form.strict else k.let("read", entered + update)
-        result = k.let("out", total(query * read, "n"))
-        target, head = table(k, form, w, "result", "P")
+        current = entered if form.strict else k.let("current", entered + update)
+        result = k.let("out", total(query * current, "n"))
+        target, head = table(k, w, "result", "P")
         k.store(target, w.batch, position, head, p, value=cast(result * size("scale", ACC), target.name))
         if form.future:
             k.update(state, crossed(k, form, w, early, crossed(k, form, w, late, state, position, n, p) + update, position, n, p))
         elif late or form.strict:
             k.update(state, crossed(k, form, w, late, entered, position, n, p) + update)
         else:
-            k.update(state, read)
+            k.update(state, current)
     return k.done()
 
 
 def vector(k: Builder, form: Form, w: Walk, name: str, position: Expr, span: Span) -> Expr:
     """One position of an operand, in the accumulators' precision."""
-    source, head = table(k, form, w, name, span.axis.upper())
+    source, head = table(k, w, name, span.axis.upper())
     return cast(k.load(f"{name}_row", source, w.batch, position, head, span), ACC)
 
 
@@ -69,7 +69,7 @@ def faded(k: Builder, form: Form, w: Walk, gate: Gate, position: Expr, n: Span, 
     """The factor of a scalar or diagonal gate."""
     dims = tuple(side.upper() for side in gate.features)
     spans = tuple(n if side == "n" else p for side in gate.features)
-    count, head = head_of(k, form, w, gate.name)
+    count, head = head_of(w, gate.name)
     if gate.fixed:
         natural = k.load(f"{gate.name}_natural", k.buffer(gate.name, count, *dims, dtype=ACC), head, *spans)
     else:
@@ -79,7 +79,7 @@ def faded(k: Builder, form: Form, w: Walk, gate: Gate, position: Expr, n: Span, 
 
 def multiplied(k: Builder, form: Form, w: Walk, step: Matrix, state: Expr, position: Expr, n: Span) -> Expr:
     """matrix [n, m] · state [m, p]."""
-    count, head = head_of(k, form, w, step.name)
+    count, head = head_of(w, step.name)
     m = Span("m", n.first, k.let("m", iota("m")), None if n.inside is None else rename(n.inside, n="m"))
     where = () if step.fixed else (w.batch, position)
     dims = () if step.fixed else ("B", "T")

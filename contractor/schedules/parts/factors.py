@@ -98,26 +98,32 @@ def added(terms: list[Expr]) -> Expr:
     return result
 
 
-def gate_points(k: Builder, form: Form, w: Walk, here: Rows, lane: Expr, spans: Spans, prefix: str = "") -> tuple[Points, ...]:
+def rates(k: Builder, form: Form, w: Walk, spans: Spans) -> dict[str, Expr]:
+    """The base-2 log of every fixed decay, read once."""
+    return {gate.name: rate_of(k, form, w, gate, spans) for gate in form.gates if gate.fixed}
+
+
+def gate_points(
+    k: Builder, form: Form, w: Walk, fixed: dict[str, Expr], here: Rows, lane: Expr, spans: Spans, prefix: str = ""
+) -> tuple[Points, ...]:
     """The points of one block of rows under every gate."""
     return tuple(
-        fixed_points(k, form, w, gate, lane, spans, prefix) if gate.fixed else varying_points(k, form, w, gate, here, spans, prefix)
+        fixed_points(form, gate, fixed[gate.name], lane) if gate.fixed else varying_points(k, form, w, gate, here, spans, prefix)
         for gate in form.gates
     )
 
 
-def fixed_points(k: Builder, form: Form, w: Walk, gate: Gate, lane: Expr, spans: Spans, prefix: str = "") -> Points:
+def fixed_points(form: Form, gate: Gate, rate: Expr, lane: Expr) -> Points:
     """A decay that is the same at every position: sums are multiples of its rate."""
-    rate = rate_of(k, form, w, gate, spans)
     upto = (cast(lane, ACC) + 1.0) * rate
     short = cast(lane, ACC) * rate if gate.shift else upto
     target, source = (upto, short) if form.future else (short, upto)
-    return Points(Point(number(0.0)), Point(target), Point(rename(source, t="s")), Point(cast(size("CHUNK"), ACC) * rate))
+    return Points(Point(number(0.0)), Point(target), Point(rename(source, t="s")), Point(size("CHUNK", ACC) * rate))
 
 
 def rate_of(k: Builder, form: Form, w: Walk, gate: Gate, spans: Spans) -> Expr:
     """The base-2 log of a fixed decay; 0 to the power 0 stays 1, so the log of 0 is large but finite."""
-    count, head = head_of(k, form, w, gate.name)
+    count, head = head_of(w, gate.name)
     dims = (side.upper() for side in gate.features)
     natural = k.load(f"{gate.name}_natural", k.buffer(gate.name, count, *dims, dtype=ACC), head, *spans_of(gate, spans))
     return k.let(f"{gate.name}_rate", most(natural * LOG2E, number(-1e4)) if gate.resets else natural * LOG2E)
@@ -131,7 +137,7 @@ def spans_of(gate: Gate, spans: Spans) -> tuple[Span, ...]:
 def varying_points(k: Builder, form: Form, w: Walk, gate: Gate, here: Rows, spans: Spans, prefix: str = "") -> Points:
     """A gate at each position: sums inside the block. Rows past the end read a gate of 0."""
     name = prefix + gate.name
-    buffer, head = table(k, form, w, gate.name, *(side.upper() for side in gate.features), dtype=ACC)
+    buffer, head = table(k, w, gate.name, *(side.upper() for side in gate.features), dtype=ACC)
     natural = k.load(f"{name}_natural", buffer, w.batch, here.span("t"), head, *spans_of(gate, spans))
     step = k.let(f"{name}_step", natural * LOG2E)
     closed = k.let(f"{name}_closed", step < CLOSED) if gate.resets else None
@@ -140,10 +146,18 @@ def varying_points(k: Builder, form: Form, w: Walk, gate: Gate, here: Rows, span
     sums, whole = summed(k, f"{name}_sum", passing)
     counts, all_counts = (None, None) if flags is None else summed(k, f"{name}_closings", flags)
     upto = Point(sums, counts)
-    short = upto if not gate.shift else Point(sums - passing, None if counts is None or flags is None else counts - flags)
+    short = before(k, name, upto, passing, flags) if gate.shift else upto
     target, source = (upto, short) if form.future else (short, upto)
     start = Point(number(0.0), None if counts is None else number(0.0))
     return Points(start, target, as_source(source), Point(whole, all_counts))
+
+
+def before(k: Builder, name: str, upto: Point, passing: Expr, flags: Expr | None) -> Point:
+    """The point before each row's own gate."""
+    sums = k.let(f"{name}_before", upto.sum - passing)
+    if upto.closings is None or flags is None:
+        return Point(sums)
+    return Point(sums, k.let(f"{name}_closings_before", upto.closings - flags))
 
 
 def summed(k: Builder, name: str, values: Expr) -> tuple[Expr, Expr]:

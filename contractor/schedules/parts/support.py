@@ -25,7 +25,7 @@ def bounds(k: Builder, form: Form, w: Walk) -> dict[str, Expr]:
     found: dict[str, Expr] = {}
     for one in form.arguments:
         if not one.held:
-            count, head = head_of(k, form, w, one.name)
+            count, head = head_of(w, one.name)
             found[one.name] = k.load(f"{one.name}_value", k.buffer(one.name, count, dtype=I64), head)
     return found
 
@@ -40,7 +40,7 @@ def supported(k: Builder, form: Form, w: Walk, known: dict[str, Expr], target: R
     def label(value: Expression, place: Expr) -> Expr:
         block, axis = blocks[id(place)]
         name = buffer_of(form, value)
-        count, head = head_of(k, form, w, name)
+        count, head = head_of(w, name)
         return k.load(f"{prefix}{name}_{axis}", k.buffer(name, "B", "T", count, dtype=I64), w.batch, block.span(axis), head)
 
     return evaluate(form.support, later, earlier, size("T"), lambda value: bound(form, known, value), label, lambda a, b: a.same(b))

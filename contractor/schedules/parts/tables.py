@@ -11,7 +11,7 @@ from contractor.tile.ops import ACC, Expr, Span, number, rename, size
 
 def looked_up(k: Builder, form: Form, w: Walk, table: Table, target: Rows, source: Rows, prefix: str) -> Expr:
     """What a table holds for every pair (t, s); 0 outside it. A transposed mask is read with the two exchanged."""
-    count, head = head_of(k, form, w, table.name)
+    count, head = head_of(w, table.name)
     dims = tuple(f"{table.name.upper()}_{axis}" for axis in ("ROWS", "COLUMNS")[: len(table.index)])
     buffer = k.buffer(table.name, *(("B",) if table.batched else ()), count, *dims, dtype=ACC)
     at, by = target.place, rename(source.place, t="s")

@@ -23,12 +23,16 @@ class Layout:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Walk:
-    """One program: a batch element, a head, one block of columns and, where rows are split too, one block of rows."""
+    """One program: a batch element, a head, one block of columns and, where rows are split too, one block of rows.
+
+    heads: for each grouped buffer the size that counts its heads and the program's head in it.
+    """
 
     batch: Expr
     head: Expr
     column_block: Expr
-    row_block: Expr | None = None
+    row_block: Expr | None
+    heads: dict[str, tuple[str, Expr]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,7 +55,7 @@ def sizes(layout: Layout) -> dict[str, str]:
     return {"t": "CHUNK", "s": "CHUNK", "n": "BLOCK_N" if layout.padded_n else "N", "p": "BLOCK_P"}
 
 
-def walk(k: Builder, layout: Layout, split_rows: bool = False) -> Walk:
+def walk(k: Builder, form: Form, layout: Layout, split_rows: bool = False) -> Walk:
     """Column blocks fastest (they share their rows in the cache), then row blocks, heads, batch elements."""
     column_blocks = cdiv(size("P"), size("BLOCK_P")) if layout.padded_p else size("P") // size("BLOCK_P")
     row_blocks = cdiv(size("T"), size("CHUNK")) if split_rows else number(1)
@@ -60,7 +64,14 @@ def walk(k: Builder, layout: Layout, split_rows: bool = False) -> Walk:
     rest = program // column_blocks
     row_block = k.let("row_block", rest % row_blocks) if split_rows else None
     stream = k.let("stream", rest // row_blocks)
-    return Walk(k.let("batch", stream // size("H")), k.let("head", stream % size("H")), column_block, row_block)
+    head = k.let("head", stream % size("H"))
+    heads = {buffer: (heads_name(buffer), group_head(k, buffer, head)) for buffer in form.grouped}
+    return Walk(k.let("batch", stream // size("H")), head, column_block, row_block, heads)
+
+
+def group_head(k: Builder, buffer: str, head: Expr) -> Expr:
+    """The head of a grouped buffer: head h reads h // (H / count)."""
+    return k.let(f"{buffer}_head", head // (size("H") // size(heads_name(buffer))))
 
 
 def inner(k: Builder, layout: Layout) -> Span:
@@ -83,17 +94,14 @@ def rows(k: Builder, lane: Expr, block: Expr, prefix: str = "") -> Rows:
     return Rows(first, place, k.let(f"{prefix}row", cast(place, I64)), k.let(f"{prefix}inside", place < size("T")))
 
 
-def head_of(k: Builder, form: Form, w: Walk, buffer: str) -> tuple[str, Expr]:
-    """The size that counts a buffer's heads, and the head of it that the program reads: head h reads h // (H / count)."""
-    if buffer not in form.grouped:
-        return "H", w.head
-    count = heads_name(buffer)
-    return count, k.let(f"{buffer}_head", w.head // (size("H") // size(count)))
+def head_of(w: Walk, buffer: str) -> tuple[str, Expr]:
+    """The size that counts a buffer's heads, and the program's head in it."""
+    return w.heads.get(buffer, ("H", w.head))
 
 
-def table(k: Builder, form: Form, w: Walk, name: str, *features: str, dtype: str | None = None, via: str = "pointer") -> tuple[Buffer, Expr]:
+def table(k: Builder, w: Walk, name: str, *features: str, dtype: str | None = None, via: str = "pointer") -> tuple[Buffer, Expr]:
     """A tensor [B, T, heads, *features] and the program's head in it."""
-    count, head = head_of(k, form, w, name)
+    count, head = head_of(w, name)
     return k.buffer(name, "B", "T", count, *features, dtype=dtype, via=via), head
 
 
