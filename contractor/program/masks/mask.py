@@ -64,11 +64,13 @@ class Lookup:
     """An entrywise factor read from a tensor: `matrix(M)` at [t, s], `toeplitz(alpha)` at [lag].
 
     index: one place for each axis of `value` that is not a batch or head: positions or the lag. Outside the tensor it is 0.
-    A target index counts in the targets' own coordinates when the axis is T.
+    A target index counts in the targets' own coordinates when the axis is T. Axes behind those of `index` are extra axes of the mask.
+    ahead: what is read at −index instead where the index is negative (`laws.terms` makes a term of its own of it).
     """
 
     value: Expression
     index: tuple[Place, ...]
+    ahead: Expression | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,19 +96,21 @@ class Law:
 
     support: where an entry may be non-zero (None: everywhere). steps: the transitions crossed on s < j ≤ t, left applied last;
     with steps, support must hold only for lag ≥ 0. weights: entrywise factors. write: natural logs of factors on the source.
-    L = support · Π steps · Π weights · exp(Σ write).
+    ranks: the R's that are summed. stateless: why no state can be carried past a position, in the user's words ("" if one can).
+    L = support · Π steps · Π weights · exp(Σ write), summed over the ranks.
     """
 
     support: Place | None = None
     steps: tuple[Step, ...] = ()
     weights: tuple[Weight, ...] = ()
     write: tuple[Expression, ...] = ()
-    rank: Rank | None = None
+    ranks: tuple[Rank, ...] = ()
+    stateless: str = ""
 
     @property
-    def carries(self) -> bool:
-        """True if the entries are a product of transitions, so that a state can be carried past a position."""
-        return bool(self.steps) or not self.weights
+    def trivial(self) -> bool:
+        """True if every entry is 1."""
+        return self.support is None and not (self.steps or self.weights or self.write or self.ranks)
 
 
 # ---- a kind of mask ---------------------------------------------------------------------------------------------------------
@@ -118,7 +122,8 @@ class Parameter:
 
     positions: the position axes it may have, each alternative a tuple: ((),) none, (("S",),) the source, ((), ("S",)) either.
     features: "extra" (any of the mask's extra axes), "matrix" (both, row then column), "side" (one of them), "own" (one axis
-    of its own, the lag or the rank), "none". integer: a positive integer, a size, or an int param.
+    of its own, the lag or the rank), "none". integer: a positive integer, a size, or an int param. optional: may be left out
+    although it is given in order.
     """
 
     name: str
@@ -127,6 +132,7 @@ class Parameter:
     integer: bool = False
     keyword: bool = False
     says: str = ""
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
