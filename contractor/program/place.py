@@ -108,6 +108,11 @@ T, S, LENGTH = Target(), Source(), Length()
 LAG = T - S
 
 
+def behind(least: int) -> Binary:
+    """The lag is at least so much."""
+    return Binary(">=", LAG, Whole(least))
+
+
 SIGNS: Mapping[Sign, Callable[[Any, Any], Any]] = {
     "+": lambda a, b: a + b,
     "-": lambda a, b: a - b,

@@ -1,4 +1,4 @@
-"""`causal()`: no target sees a later source (Vaswani et al. 2017; as linear attention, Katharopoulos et al. 2020)."""
+"""`causal()`: no target sees a later source (Vaswani et al. 2017; linear attention, Katharopoulos et al. 2020)."""
 
 from __future__ import annotations
 
@@ -27,6 +27,6 @@ class Causal:
         """1 where the source is not ahead of the target."""
         return indicator(lags(given) >= 0)
 
-    def law(self, leaf: Leaf) -> Law:
+    def law(self, _leaf: Leaf) -> Law:
         """The support alone."""
         return Law(support=LAG >= 0)

@@ -10,7 +10,7 @@ from torch import Tensor
 from contractor.program.expression import Axes, Leaf
 from contractor.program.masks.grid import at_places
 from contractor.program.masks.mask import Entries, Fade, Law, Parameter
-from contractor.program.place import LAG
+from contractor.program.place import behind
 
 
 class Decay:
@@ -42,4 +42,4 @@ class Decay:
         gamma = leaf.argument("gamma")
         value = gamma if log is None else log
         assert value is not None
-        return Law(support=LAG >= leaf.shift, steps=(Fade(value, log is not None, leaf.shift),))
+        return Law(support=behind(leaf.shift), steps=(Fade(value, log is not None, leaf.shift),))

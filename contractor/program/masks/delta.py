@@ -9,14 +9,14 @@ from torch import Tensor
 
 from contractor.program.expression import Axes, Leaf
 from contractor.program.masks.mask import Entries, Law, Parameter, RankOne
-from contractor.program.place import LAG
+from contractor.program.place import behind
 
 
 class Delta:
     """∏ (diag(exp G_j) − beta_j k_j e_jᵀ) over s < j ≤ t, newest on the left; G = 0 and e = k unless given."""
 
     name: ClassVar[str] = "delta"
-    says: ClassVar[str] = "the ordered product of I − beta_j k_j k_jᵀ over s < j ≤ t; `erase = E` for the second k, `log = G` for diag(exp G_j) instead of I"
+    says: ClassVar[str] = "the ordered product of I − beta_j k_j k_jᵀ over s < j ≤ t; `erase = E`: the second k, `log = G`: exp G_j for I"
     parameters: ClassVar[tuple[Parameter, ...]] = (
         Parameter("beta", (("S",),), "extra", says="the strength, [S] or [S, N]"),
         Parameter("K", (("S",),), "side", says="the key, [S, N]"),
@@ -43,7 +43,7 @@ class Delta:
         assert beta is not None and key is not None
         row, column = leaf.axes
         step = RankOne(beta, key, erase or key, leaf.argument("log"), row, column, leaf.shift)
-        return Law(support=LAG >= leaf.shift, steps=(step,))
+        return Law(support=behind(leaf.shift), steps=(step,))
 
 
 def vector(argument: Tensor) -> Tensor:

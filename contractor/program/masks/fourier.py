@@ -30,6 +30,6 @@ class Fourier:
         angle = (targets(given) * sources(given) % count).to(torch.float64) * (-2 * pi / count)
         return torch.polar(torch.ones_like(angle), angle)
 
-    def law(self, leaf: Leaf) -> Law:
+    def law(self, _leaf: Leaf) -> Law:
         """A rotation of every entry."""
         return Law(weights=(Rotation(),), stateless="fourier: every target reads the whole sequence")

@@ -1,4 +1,4 @@
-"""`full()`: every target sees every source (attention without a mask; linear attention of Katharopoulos et al. 2020, not causal)."""
+"""`full()`: every target sees every source (attention, Vaswani et al. 2017; linear attention, Katharopoulos et al. 2020)."""
 
 from __future__ import annotations
 
@@ -26,6 +26,6 @@ class Full:
         """1."""
         return indicator(lags(given) == lags(given))
 
-    def law(self, leaf: Leaf) -> Law:
+    def law(self, _leaf: Leaf) -> Law:
         """No support, no step: one state for all targets."""
         return Law()

@@ -1,4 +1,4 @@
-"""The grid of targets and sources on which entries are written down: lags and arguments laid out over [batch, head, T, S, *extra]."""
+"""The grid of targets and sources on which entries are written down: lags and arguments over [batch, head, T, S, *extra]."""
 
 from __future__ import annotations
 

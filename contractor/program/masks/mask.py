@@ -64,7 +64,7 @@ class Lookup:
     """An entrywise factor read from a tensor: `matrix(M)` at [t, s], `toeplitz(alpha)` at [lag].
 
     index: one place for each axis of `value` that is not a batch or head: positions or the lag. Outside the tensor it is 0.
-    A target index counts in the targets' own coordinates when the axis is T. Axes behind those of `index` are extra axes of the mask.
+    A target index counts in the targets' own coordinates when the axis is T. Axes behind those of `index` are the mask's extra ones.
     ahead: what is read at −index instead where the index is negative (`laws.terms` makes a term of its own of it).
     """
 
@@ -162,13 +162,13 @@ class Kind(Protocol):
     square: ClassVar[bool]  # T ≠ S is refused
     matrix: ClassVar[bool]  # entries are matrices over two extra axes
 
-    def entry(self, given: Entries) -> Tensor:
+    def entry(self, given: Entries, /) -> Tensor:
         """Every entry by definition: [batch, head, T, S, *extra] (dimensions of size 1 where nothing differs).
 
         A matrix kind returns [batch, head, S, *extra] instead: the step at each position; the oracle multiplies them in order.
         """
         ...
 
-    def law(self, leaf: Leaf) -> Law:
+    def law(self, leaf: Leaf, /) -> Law:
         """What a schedule may use."""
         ...

@@ -9,7 +9,7 @@ from torch import Tensor
 from contractor.program.expression import Axes, Leaf
 from contractor.program.masks.grid import indicator, lags, sources, targets, whole
 from contractor.program.masks.mask import Entries, Law, Parameter
-from contractor.program.place import LAG, Given, S, T
+from contractor.program.place import LAG, Binary, Given, S, T
 
 
 class Prefix:
@@ -33,4 +33,4 @@ class Prefix:
         length = leaf.argument("n")
         assert length is not None
         stateless = "prefix: a target in the prefix reads sources ahead of it"
-        return Law(support=(LAG >= 0) | ((S < Given(length)) & (T >= 0)), stateless=stateless)
+        return Law(support=(LAG >= 0) | (Binary("<", S, Given(length)) & (T >= 0)), stateless=stateless)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from contractor.program.expression import Axes, Leaf
 from contractor.program.masks.mask import Dense, Entries, Law, Parameter
-from contractor.program.place import LAG
+from contractor.program.place import behind
 
 
 class Product:
@@ -34,4 +34,4 @@ class Product:
         matrices = leaf.argument("A")
         assert matrices is not None
         row, column = leaf.axes
-        return Law(support=LAG >= leaf.shift, steps=(Dense(matrices, row, column, leaf.shift),))
+        return Law(support=behind(leaf.shift), steps=(Dense(matrices, row, column, leaf.shift),))

@@ -1,5 +1,5 @@
-"""`semiseparable(a)`: the gates crossed between source and target, multiplied (the 1-SS mask of SSD, Dao and Gu 2024; with extra axes
-gated linear attention, Yang et al. 2024, and S6, Gu and Dao 2023). `write` is the exponential input gate of xLSTM (Beck et al. 2024)."""
+"""`semiseparable(a)`: the gates between source and target, multiplied (the 1-SS mask of SSD, Dao and Gu 2024; with extra axes
+gated linear attention, Yang et al. 2024, and S6, Gu and Dao 2023). `write`: the exponential input gate of xLSTM (Beck et al. 2024)."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from torch import Tensor
 
 from contractor.errors import ContractorError
 from contractor.program.expression import Axes, Leaf
-from contractor.program.masks.grid import at_places
 from contractor.program.masks.mask import Entries, Fade, Law, Parameter, Rank
-from contractor.program.place import LAG
+from contractor.program.place import behind
 
 
 class Semiseparable:
     """∏ a_j over s < j ≤ t; with left and right a sum of R of them."""
 
     name: ClassVar[str] = "semiseparable"
-    says: ClassVar[str] = "the product of a_j over s < j ≤ t; `log = g` is exp of a sum, `write = i` multiplies by exp(i_s), left and right make it rank R"
+    says: ClassVar[str] = (
+        "the product of a_j over s < j ≤ t; `log = g` takes log a, `write = i` multiplies by exp(i_s), `left` and `right` make it rank R"
+    )
     parameters: ClassVar[tuple[Parameter, ...]] = (
         Parameter("a", (("S",),), "extra", says="the gate at each position"),
         Parameter("log", (("S",),), "extra", keyword=True, says="its natural log"),
@@ -59,7 +60,7 @@ class Semiseparable:
         value = leaf.argument("a") if log is None else log
         assert value is not None
         return Law(
-            support=LAG >= leaf.shift,
+            support=behind(leaf.shift),
             steps=(Fade(value, log is not None, leaf.shift),),
             write=() if write is None else (write,),
             ranks=ranks(leaf),
@@ -75,13 +76,14 @@ def ranks(leaf: Leaf) -> tuple[Rank, ...]:
         raise ContractorError("semiseparable() takes left and right together")
     own = {axis for value in (left, right) for axis in value.axes if axis not in ("T", "S", *leaf.axes)}
     if len(own) > 1:
-        raise ContractorError(f"left and right of semiseparable() share one axis of their own; these have {' and '.join(sorted(own))}")
+        axes = " and ".join(sorted(own))
+        raise ContractorError(f"left and right of semiseparable() share one axis of their own; these have {axes}")
     return (Rank(left, right, own.pop()),)
 
 
 def crossed(gate: Tensor, given: Entries, start: float, outside: float) -> Tensor:
-    """The gates [batch, head, S, …] over s < j ≤ t (shift 1: s < j < t), combined from `start` (1: by products, 0: by sums); `outside`
-    where lag < shift. [batch, head, T, S, …]."""
+    """The gates [batch, head, S, …] over s < j ≤ t (shift 1: s < j < t), combined from `start` (1: by products, 0: by sums);
+    `outside` where lag < shift. [batch, head, T, S, …]."""
     count = len(given.s)
     order = given.s.reshape(-1, *(1 for _ in gate.shape[3:]))
     row = torch.full_like(gate, outside)

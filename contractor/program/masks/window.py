@@ -9,7 +9,7 @@ from torch import Tensor
 from contractor.program.expression import Axes, Leaf
 from contractor.program.masks.grid import indicator, lags, whole
 from contractor.program.masks.mask import Entries, Law, Parameter
-from contractor.program.place import LAG, Given
+from contractor.program.place import LAG, Binary, Given
 
 
 class Window:
@@ -33,4 +33,4 @@ class Window:
         width = leaf.argument("w")
         assert width is not None
         stateless = "window: a target reads the last w positions only, and a state cannot forget one at a time"
-        return Law(support=(LAG >= 0) & (LAG < Given(width)), stateless=stateless)
+        return Law(support=(LAG >= 0) & Binary("<", LAG, Given(width)), stateless=stateless)
