@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from contractor.plan.problem import Problem
-from contractor.program.evaluate import Value
 from contractor.program.expression import Axes, Expression
 from contractor.program.mixing import Core, Factor
+from contractor.program.values import Value, grouped, lined_up
 
 Evaluate = Callable[[Expression], Value]
 POSITIONS = ("T", "S")
@@ -44,19 +44,9 @@ class Frame:
 
 
 def aligned(value: Value, letters: Axes, order: Axes) -> Tensor:
-    """The value as [batch, heads, *order], with size 1 where it has no such letter."""
-    present = [letter for letter in order if letter in letters]
-    tensor = value.tensor.permute(0, 1, *(2 + letters.index(letter) for letter in present))
-    for index, letter in enumerate(order):
-        if letter not in letters:
-            tensor = tensor.unsqueeze(2 + index)
-    return tensor
-
-
-def grouped(tensor: Tensor, heads: int) -> Tensor:
-    """The tensor with all heads in dimension 1: head h reads h // (heads / count)."""
-    count = tensor.shape[1]
-    return tensor if count in (1, heads) else tensor.repeat_interleave(heads // count, 1)
+    """The value, its axes under other letters, as [batch, heads, *order], with size 1 where it has no such letter."""
+    tensor = lined_up(Value(value.tensor, letters), order)
+    return tensor if tensor.dim() else tensor.reshape((1,) * (2 + len(order)))
 
 
 def multiplied(left: Tensor, right: Tensor) -> Tensor:

@@ -10,7 +10,8 @@ from torch import Tensor
 from contractor.errors import RefusedError
 from contractor.program.expression import Axes, Expression
 from contractor.program.masks.mask import Dense, Fade, RankOne
-from contractor.run.frame import Frame, aligned, grouped, laid_out, multiplied, padded
+from contractor.program.values import grouped
+from contractor.run.frame import Frame, aligned, laid_out, multiplied, padded
 from contractor.run.transition import log_magnitude, prefix
 from contractor.schedules.parts.form import Gate, Matrix
 from contractor.schedules.parts.task import Crossing, complex_sides, promised

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from contractor.program.evaluate import Value
+from contractor.program.values import Value
 from contractor.run.complex import as_complex, as_query, side_by_side
 from contractor.run.frame import Frame, laid_out, multiplied, side
 from contractor.run.gates import Sides, gate_tensor, matrix_tensors, turned

@@ -8,13 +8,49 @@ section 6) with the passes of the states and of the outputs in one kernel, as ea
 from __future__ import annotations
 
 from contractor.schedules.parts.factors import Factors, factors, fixed_points, gate_points, rates
-from contractor.schedules.parts.form import Form
+from contractor.plan.machine import Machine
+from contractor.plan.plan import Tiling
+from contractor.schedules.parts.form import Form, Task
 from contractor.schedules.parts.support import directed
+from contractor.schedules.parts.tilings import staged, tiling
 from contractor.schedules.parts.walk import Layout, Rows, Walk, inner, outer, rows, sizes, table, walk
 from contractor.tile.build import Builder
 from contractor.tile.ops import ACC, Expr, Kernel, Span, cast, cdiv, dot, iota, rename, select, size
 
 SAYS = "result[t, p] = scale · Σ over s and n of L[t, s] · query[t, n] · key[s, n] · value[s, p]"
+
+
+class Chunked:
+    """Scores inside a chunk, a state across chunks."""
+
+    name = "chunked"
+
+    def refusal(self, form: Form) -> str:
+        """Every transition must be one number for the whole state, and entries must be nothing else."""
+        if not form.directed or form.support is not None or form.tables:
+            return form.stateless or "the mask is more than a product of transitions, so no state can be carried across a chunk"
+        if form.matrices:
+            return "a transition is a matrix: its one-pass form would need products of matrices inside a chunk"
+        if not form.scalar:
+            return "a gate differs between the channels of the state, so the scores of a chunk are no product of query and key"
+        return ""
+
+    def tilings(self, task: Task, machine: Machine) -> tuple[Tiling, ...]:
+        """Without gates all columns in one block; a gate's factors want registers, so fewer columns and stages."""
+        if machine.kind == "cpu":
+            return (tiling(task, machine, 0, 1, 1),)
+        narrow = task.dimensions.N > 128
+        if not task.form.gates and not narrow:
+            pairs = ((128, 4, 3), (64, 4, 3), (64, 4, 2))
+        elif all(gate.fixed for gate in task.form.gates) and not narrow:
+            pairs = ((64, 4, 3), (64, 4, 2))
+        else:
+            pairs = ((64, 8, 2), (64, 8, 1)) if narrow else ((64, 4, 2), (64, 4, 1))
+        return staged(task, machine, tuple(tiling(task, machine, *pair) for pair in pairs))
+
+    def kernel(self, form: Form, layout: Layout) -> Kernel:
+        """The one-pass kernel."""
+        return kernel(form, layout)
 
 
 def kernel(form: Form, layout: Layout) -> Kernel:

@@ -10,14 +10,45 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from contractor.schedules.parts.factors import NEVER, Spans, exponents, gate_points, rates
-from contractor.schedules.parts.form import Form
+from contractor.plan.machine import Machine
+from contractor.plan.plan import Tiling
+from contractor.schedules.parts.form import Form, Task
 from contractor.schedules.parts.support import bounds, directed, supported, visible
 from contractor.schedules.parts.tables import looked_up
+from contractor.schedules.parts.tilings import ROWS, staged, tiling
 from contractor.schedules.parts.walk import Layout, Rows, Walk, inner, outer, rows, sizes, table, walk
 from contractor.tile.build import Builder
 from contractor.tile.ops import ACC, Expr, Kernel, cast, cdiv, dot, exp2, iota, rename, select, size, total
 
 SAYS = "result[t, p] = scale · Σ over s and n of L[t, s] · query[t, n] · key[s, n] · value[s, p], scores first"
+
+
+class Quadratic:
+    """Scores first, tile by tile."""
+
+    name = "quadratic"
+
+    def refusal(self, form: Form) -> str:
+        """Entries must be numbers for each query channel or each value channel."""
+        if form.matrices:
+            return "each of the T² entries is a matrix: there are no scores to form"
+        if any(len(gate.features) > 1 for gate in form.gates):
+            return "a gate differs for every entry of the state, so every pair of positions would need N · P scores"
+        if {"n", "p"} <= {side for gate in form.gates for side in gate.features}:
+            return "one gate differs over the query's channels and another over the value's: every pair of positions would need N · P scores"
+        return ""
+
+    def tilings(self, task: Task, machine: Machine) -> tuple[Tiling, ...]:
+        """Under a gate for each channel the own block is a tile of three axes, so its rows are few."""
+        rows = ROWS if task.form.scalar else 16
+        if machine.kind == "cpu":
+            return (tiling(task, machine, 0, 1, 1, rows),)
+        candidates = tuple(tiling(task, machine, columns, 4, stages, rows) for columns, stages in ((128, 2), (64, 2), (64, 1)))
+        return staged(task, machine, candidates)
+
+    def kernel(self, form: Form, layout: Layout) -> Kernel:
+        """The quadratic kernel."""
+        return kernel(form, layout)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

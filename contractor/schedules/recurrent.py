@@ -6,13 +6,41 @@ short sequences, and of transitions that no other order knows.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from contractor.plan.machine import Machine
+from contractor.plan.plan import Tiling
 from contractor.schedules.parts.factors import LOG2E
-from contractor.schedules.parts.form import Form, Gate, Matrix
+from contractor.schedules.parts.form import Form, Gate, Matrix, Task
+from contractor.schedules.parts.tilings import tiling
 from contractor.schedules.parts.walk import Layout, Walk, head_of, inner, outer, sizes, table, walk
 from contractor.tile.build import Builder
 from contractor.tile.ops import ACC, I64, Expr, Kernel, Span, cast, exp2, iota, rename, size, total
 
 SAYS = "state ← transition · state + key[t, n] · value[t, p]; result[t, p] = scale · Σ over n of query[t, n] · state[n, p]"
+
+
+class Recurrent:
+    """Position by position, the state in registers."""
+
+    name = "recurrent"
+
+    def refusal(self, form: Form) -> str:
+        """The mask's entries must be products of transitions and nothing else."""
+        if not form.directed or form.support is not None or form.tables:
+            return form.stateless or "the mask is more than a product of transitions, so no state can be carried"
+        return ""
+
+    def tilings(self, task: Task, machine: Machine) -> tuple[Tiling, ...]:
+        """Few columns a program: the state must stay in registers, and programs must fill the machine."""
+        if machine.kind == "cpu":
+            return (tiling(task, machine, 0, 1, 1),)
+        columns = 8 if any(step.kind == "dense" for step in task.form.matrices) else 32
+        return (replace(tiling(task, machine, columns, 4, 1, smallest=1), via="pointer"),)
+
+    def kernel(self, form: Form, layout: Layout) -> Kernel:
+        """The recurrent kernel."""
+        return kernel(form, layout)
 
 
 def kernel(form: Form, layout: Layout) -> Kernel:

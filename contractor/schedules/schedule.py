@@ -1,8 +1,12 @@
-"""What a schedule is: an order of evaluation that refuses a form or offers tilings, and writes the kernel of a form."""
+"""What a schedule is: an order of evaluation that refuses a form or offers tilings, and writes the kernel of a form.
+
+A price is counted from the kernel itself: the text of a form is built once, and counted at the sizes of each tiling.
+"""
 
 from __future__ import annotations
 
-from functools import cache
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 from contractor.plan.cost import Cost, seconds
@@ -12,7 +16,9 @@ from contractor.plan.problem import BYTES, Problem
 from contractor.program.mixing import Core
 from contractor.schedules.parts.form import Form, Task
 from contractor.schedules.parts.task import task
+from contractor.schedules.parts.tilings import layout_of
 from contractor.schedules.parts.walk import Layout
+from contractor.tile.count import count
 from contractor.tile.ops import Kernel
 
 
@@ -32,3 +38,34 @@ class Schedule(Protocol):
     def kernel(self, form: Form, layout: Layout) -> Kernel:
         """The kernel of a form."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Priced:
+    """A schedule as the planner sees it."""
+
+    schedule: Schedule
+
+    @property
+    def name(self) -> str:
+        """What it is called in plans."""
+        return self.schedule.name
+
+    def offer(self, core: Core, problem: Problem, machine: Machine) -> Offer | Refusal:
+        """What a core would cost at its best tiling, or why it may not be evaluated in this order."""
+        return best(self.schedule, task(core, problem), machine)
+
+
+@lru_cache(maxsize=4096)
+def best(schedule: Schedule, wanted: Task, machine: Machine) -> Offer | Refusal:
+    """The cheapest tiling of a task, or the refusal."""
+    if reason := schedule.refusal(wanted.form):
+        return Refusal(schedule.name, reason)
+    offers = [priced(schedule, wanted, machine, tiling) for tiling in schedule.tilings(wanted, machine)]
+    return min(offers, key=lambda offer: offer.milliseconds)
+
+
+@lru_cache(maxsize=1024)
+def kernel_of(schedule: Schedule, form: Form, layout: Layout) -> Kernel:
+    """The kernel of a form, built once."""
+    return schedule.kernel(form, layout)

@@ -69,7 +69,7 @@ class Form:
 
     steps: the transitions, left applied last. future: everything is read with t and s exchanged (a transposed mask). directed: a
     source is not after its target; strict: lag 0 is left out too. support: what else an entry must satisfy. grouped: buffers with
-    fewer than H heads.
+    fewer than H heads. stateless: why the mask carries no state, in the user's words ("" if it does).
     """
 
     steps: tuple[Gate | Matrix, ...] = ()
@@ -80,6 +80,7 @@ class Form:
     future: bool = False
     strict: bool = False
     grouped: tuple[str, ...] = ()
+    stateless: str = ""
 
     @property
     def gates(self) -> tuple[Gate, ...]:

@@ -1,0 +1,111 @@
+"""One call of a layer: its values by name, its contractions by their plan, its outputs.
+
+Expressions run as torch; each mixing is brought to normal form and evaluated in the order that the plan chose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from contractor.plan.problem import Problem
+from contractor.program.evaluate import Reading, evaluate
+from contractor.program.expression import Contract, Reduce
+from contractor.program.mixing import Core, Mixing, mixings
+from contractor.program.program import Definition, Program
+from contractor.program.reduce import masked_softmax
+from contractor.program.reference import dense_mask
+from contractor.program.values import Value, broadcast, from_call, to_call
+from contractor.run.contraction import Path, pairwise
+from contractor.run.frame import Frame
+from contractor.run.mix import Evaluator, Mix
+from contractor.run.normal import normal
+from contractor.schedules.parts.task import task
+
+Choose = Callable[[Core, Problem], Evaluator]
+Order = Callable[[Contract, Problem], Path]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call: the problem it poses, its operands as values, the dtype and device of its contractions, and how cores and
+    contractions are evaluated.
+
+    `found` holds the definitions' values as they are asked for.
+    """
+
+    problem: Problem
+    operands: dict[str, Value]
+    dtype: torch.dtype
+    device: torch.device
+    choose: Choose
+    order: Order
+    mixings: tuple[Mixing, ...]
+    found: dict[str, Value] = field(default_factory=dict)
+
+    @property
+    def program(self) -> Program:
+        """The layer."""
+        return self.problem.program
+
+    @property
+    def reading(self) -> Reading:
+        """How the layer's expressions are read in this call."""
+        real = torch.promote_types(self.dtype, torch.float32)
+        sizes = self.problem.sizes.mapping
+        return Reading(self.look, self.contract, self.softmax, sizes, self.positions, real, self.device)
+
+    def look(self, name: str) -> Value:
+        """An operand or a definition by name."""
+        if name in self.operands:
+            return self.operands[name]
+        if name not in self.found:
+            definition = next(one for one in self.program.definitions if one.name == name)
+            assert isinstance(definition, Definition)
+            value = evaluate(definition.value, self.reading)
+            self.found[name] = broadcast(value, definition.axes, self.problem.sizes.mapping, self.device)
+        return self.found[name]
+
+    def positions(self, axis: Literal["T", "S"]) -> Tensor:
+        """`pos(S)` = s and `pos(T)` = t + S − T."""
+        sizes = self.problem.sizes
+        first = sizes.S - sizes.T if axis == "T" else 0
+        return torch.arange(first, sizes.S, device=self.device)
+
+    def contract(self, contract: Contract, operands: tuple[Value, ...]) -> Value:
+        """A mixing by the plan, an ordinary contraction pair by pair."""
+        mixing = next((one for one in self.mixings if one.contract == contract), None)
+        if mixing is None:
+            return pairwise(contract, operands, self.order(contract, self.problem))
+        first, *rest = (self.mixed(core) for core in mixing.terms)
+        total = first.tensor
+        for value in rest:
+            total = total + value.tensor
+        return broadcast(Value(total, first.axes), contract.axes, self.problem.sizes.mapping, self.device)
+
+    def mixed(self, core: Core) -> Value:
+        """One core of a mixing."""
+        frame = Frame(core, self.problem, lambda expression: evaluate(expression, self.reading), self.dtype, self.device)
+        form = normal(frame, task(core, self.problem))
+        names = tuple(form.tensors)
+        result = Mix.apply(form.task, self.choose(core, self.problem), names, *form.tensors.values())
+        return form.restore(result)
+
+    def softmax(self, node: Reduce, value: Value) -> Value:
+        """A softmax under a mask, dense."""
+        assert node.under is not None
+        mask = dense_mask(node.under, lambda expression: evaluate(expression, self.reading), self.problem.sizes.mapping)
+        return masked_softmax(node, value, mask)
+
+
+def called(program: Program, problem: Problem, tensors: dict[str, Tensor], dtype: torch.dtype, choose: Choose, order: Order) -> tuple[Tensor, ...]:
+    """The outputs of a layer for tensors in call layout."""
+    operands = {operand.name: from_call(operand, tensors[operand.name]) for operand in program.operands}
+    device = next(iter(tensors.values())).device
+    call = Call(problem, operands, dtype, device, choose, order, mixings(program))
+    sizes = problem.sizes
+    return tuple(to_call(evaluate(output, call.reading), sizes.B, sizes.H, device) for output in program.outputs)

@@ -1,0 +1,54 @@
+"""Block sizes that are right for a task: powers of two on a GPU (at least 64 where tensor units multiply), the axes themselves elsewhere."""
+
+from __future__ import annotations
+
+from contractor.plan.machine import Machine
+from contractor.plan.plan import Tiling
+from contractor.plan.problem import BYTES
+from contractor.schedules.parts.form import Task
+from contractor.schedules.parts.walk import Layout
+
+ROWS = 64
+SMALLEST = 64  # smaller blocks in a kernel of several products have been seen to fault, or worse, to be wrong, on Hopper
+ALIGNMENT = 16  # bytes; a descriptor's rows begin at multiples of it
+
+
+def power(size: int) -> int:
+    """The least power of two that is not less."""
+    return 1 << max(0, size - 1).bit_length()
+
+
+def layout_of(task: Task, tiling: Tiling) -> Layout:
+    """How the task's axes meet a tiling's blocks."""
+    shape = task.dimensions
+    return Layout(
+        padded_n=tiling["BLOCK_N"] != shape.N,
+        padded_p=shape.P % tiling["BLOCK_P"] != 0,
+        via="descriptor" if tiling.via == "descriptor" else "pointer",
+        precision="tf32x3" if task.dtype == "float32" else None,
+    )
+
+
+def tiling(task: Task, machine: Machine, columns: int, warps: int, stages: int, rows: int = ROWS, smallest: int = SMALLEST) -> Tiling:
+    """Blocks of `rows` positions and at most `columns` columns. Off a GPU a block is a whole axis."""
+    shape = task.dimensions
+    if machine.kind == "cpu":
+        return Tiling((("CHUNK", rows), ("BLOCK_N", shape.N), ("BLOCK_P", max(1, shape.P))), warps, stages)
+    block_n = max(smallest, power(shape.N))
+    block_p = min(max(smallest, power(shape.P)), columns)
+    whole = block_n == shape.N and shape.P % block_p == 0
+    aligned = all(size * BYTES[task.dtype] % ALIGNMENT == 0 for size in (shape.N, shape.P))
+    return Tiling((("CHUNK", rows), ("BLOCK_N", block_n), ("BLOCK_P", block_p)), warps, stages, "descriptor" if whole and aligned else "pointer")
+
+
+def fits(task: Task, machine: Machine, one: Tiling) -> bool:
+    """True if the tiles of all stages find room in shared memory."""
+    tiles = one["CHUNK"] * (2 * one["BLOCK_N"] + one["BLOCK_P"]) * BYTES[task.dtype]
+    return machine.kind == "cpu" or tiles * one.stages + one["CHUNK"] * one["BLOCK_P"] * 4 <= machine.shared
+
+
+def staged(task: Task, machine: Machine, candidates: tuple[Tiling, ...]) -> tuple[Tiling, ...]:
+    """The candidates that fit; if none does, the last one with a single stage."""
+    good = tuple(one for one in candidates if fits(task, machine, one))
+    last = candidates[-1]
+    return good or (Tiling(last.constants, last.warps, 1, last.via),)

@@ -1,0 +1,10 @@
+"""The register of schedules: an order of evaluation is one file here and one line below."""
+
+from __future__ import annotations
+
+from contractor.schedules.chunked import Chunked
+from contractor.schedules.quadratic import Quadratic
+from contractor.schedules.recurrent import Recurrent
+from contractor.schedules.schedule import Schedule
+
+SCHEDULES: dict[str, Schedule] = {one.name: one for one in (Quadratic(), Recurrent(), Chunked())}
