@@ -30,25 +30,25 @@ class Mix(torch.autograd.Function):
     """result [B, T, H, P] of a task from its tensors, by name."""
 
     @staticmethod
-    def forward(ctx: Any, task: Task, evaluator: Evaluator, names: tuple[str, ...], *tensors: Tensor) -> Tensor:
+    def forward(saved: Any, task: Task, evaluator: Evaluator, names: tuple[str, ...], *tensors: Tensor) -> Tensor:
         """Runs the kernel; keeps the tensors and the result."""
         named = dict(zip(names, tensors, strict=True))
         result = evaluator.kernel(task, named, named["value"].dtype)
-        ctx.task, ctx.evaluator, ctx.names = task, evaluator, names
-        ctx.save_for_backward(result, *tensors)
+        saved.task, saved.evaluator, saved.names = task, evaluator, names
+        saved.save_for_backward(result, *tensors)
         return result
 
     @staticmethod
-    def backward(ctx: Any, *gradient_outputs: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(saved: Any, *gradient_outputs: Tensor) -> tuple[Tensor | None, ...]:
         """The gradient of every tensor that wants one."""
-        result, *tensors = ctx.saved_tensors
-        named: Tensors = dict(zip(ctx.names, tensors, strict=True))
-        wanted = frozenset(name for name, needed in zip(ctx.names, ctx.needs_input_grad[3:], strict=True) if needed)
+        result, *tensors = saved.saved_tensors
+        named: Tensors = dict(zip(saved.names, tensors, strict=True))
+        wanted = frozenset(name for name, needed in zip(saved.names, saved.needs_input_grad[3:], strict=True) if needed)
         gradient = gradient_outputs[0].contiguous()
-        differentiate = gradients if by_roles(ctx.task) else through_text
-        run = ctx.evaluator.kernel if by_roles(ctx.task) else ctx.evaluator.text
-        found = differentiate(ctx.task, named, result, gradient, wanted, run)
-        return None, None, None, *(found.get(name) for name in ctx.names)
+        differentiate = gradients if by_roles(saved.task) else through_text
+        run = saved.evaluator.kernel if by_roles(saved.task) else saved.evaluator.text
+        found = differentiate(saved.task, named, result, gradient, wanted, run)
+        return None, None, None, *(found.get(name) for name in saved.names)
 
 
 def through_text(task: Task, tensors: Tensors, result: Tensor, gradient: Tensor, wanted: frozenset[str], run: Run) -> Tensors:

@@ -25,6 +25,8 @@ WORDS = {
 SIGNS = {"LPAR": "(", "RPAR": ")", "LSQB": "[", "RSQB": "]", "COMMA": ",", "EQUAL": "=", "COLON": ":", "ARROW": "->"}
 EXPRESSION = {"NAME", "NUMBER", "MINUS", "LPAR", "CONTRACT"}
 OPERATOR = {"PLUS", "MINUS", "STAR", "SLASH", "CIRCUMFLEX"}
+CONTRACTION = "a contraction is written `contract(TN, SN -> TS)(Q, K)`"
+PROMISE = "a promise is written `in [-5, 0]`; a bound may be `inf` or `-inf`"
 OPERAND_ENDS = {"NAME", "NUMBER", "RPAR", "RSQB"}
 
 
@@ -64,13 +66,15 @@ def hint(tokens: Sequence[Token], index: int, fitting: set[str]) -> str:
         return f"a statement is a declaration, a definition or an output{nearest(found)}"
     if index == 1 and tokens[0].type == "NAME" and found.type == "NAME" and nearest(tokens[0]):
         return nearest(tokens[0]).removeprefix("; ")
-    if fitting == {"LSQB"} and before.type != "IN":
-        return "axes are written in brackets: `[T, N]`, and `[]` for none"
+    if fitting == {"LSQB"}:
+        return PROMISE if before.type == "IN" else "axes are written in brackets: `[T, N]`, and `[]` for none"
     if fitting == {"EQUAL"}:
         return option_or_definition(before)
-    if fitting == {"COMMA", "RSQB"}:
-        return "axes are names with commas between them: `[T, N]`"
-    return hint_at_contraction(fitting) or hint_in_expression(found, before, fitting)
+    if fitting == {"LPAR"}:
+        return CONTRACTION
+    if {"COMPLEX", "INT"} <= fitting:
+        return "a tensor is real unless it is `: complex` or `: int`"
+    return hint_in_expression(found, before, fitting) if fitting & OPERATOR else hint_in_brackets(tokens, index, fitting)
 
 
 def option_or_definition(before: Token) -> str:
@@ -80,11 +84,22 @@ def option_or_definition(before: Token) -> str:
     return "options are written `name = value`, after the arguments"
 
 
-def hint_at_contraction(fitting: set[str]) -> str:
-    """Inside `contract( … )( … )`."""
-    if "ARROW" in fitting or fitting == {"LPAR"}:
-        return "a contraction is written `contract(TN, SN -> TS)(Q, K)`"
-    return ""
+def hint_in_brackets(tokens: Sequence[Token], index: int, fitting: set[str]) -> str:
+    """Where no operator and no expression fits: in lists of names and in promises."""
+    opened: list[int] = []
+    for place, token in enumerate(tokens[:index]):
+        if token.type in {"LPAR", "LSQB"}:
+            opened.append(place)
+        elif token.type in {"RPAR", "RSQB"}:
+            opened.pop()
+    words = [tokens[place].type for place in (opened[-1] - 1, opened[-1])] if opened else []
+    if words == ["CONTRACT", "LPAR"]:
+        return CONTRACTION
+    if words == ["IN", "LSQB"]:
+        return PROMISE
+    if words[1:] == ["LSQB"]:
+        return "axes are names with commas between them: `[T, N]`"
+    return "axes are names with commas between them: `over S, F`" if fitting <= {"NAME", "COMMA", "UNDER", "RPAR"} else ""
 
 
 def hint_in_expression(found: Token, before: Token, fitting: set[str]) -> str:
@@ -95,8 +110,6 @@ def hint_in_expression(found: Token, before: Token, fitting: set[str]) -> str:
         return "a number or a name has no sign `+` before it"
     if fitting >= OPERATOR and before.type in OPERAND_ENDS and found.type in {"NAME", "NUMBER", "LPAR"}:
         return "a product is written with `*`"
-    if {"COMPLEX", "INT"} <= fitting:
-        return "a tensor is real unless it is `: complex` or `: int`"
     return ""
 
 

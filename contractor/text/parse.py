@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from contractor.text.build import Builder, Misread
 from contractor.text.explain import explain
 from contractor.text.scan import MOST_BYTES, MOST_MISTAKES, Cutter, Statement, limited, readable, span_of
 from contractor.text.spec import Spec
-from contractor.text.walk import walk
+from contractor.text.walk import values, walk
 
 DEEPEST = 100
 
@@ -55,7 +56,7 @@ def parser() -> Lark:
 def parse(text: str | bytes, file: str = "<spec>") -> Spec:
     """The Spec that a text writes. SpecError, with every bad statement, if it does not fit the language; `file` is for its message.
 
-    A text has at most 2^18 bytes and 50,000 tokens, brackets are nested at most 64 deep and expressions 100.
+    A text has at most 2^18 bytes and 25,000 tokens, brackets are nested at most 64 deep and expressions 100.
     """
     plain = readable(text, file)
     statements, mistakes = scanned(plain, file)
@@ -65,7 +66,9 @@ def parse(text: str | bytes, file: str = "<spec>") -> Spec:
             return shallow(replace(whole(statements), text=plain, file=file))
         except (UnexpectedToken, Misread):
             pass
-    mistakes += [mistake for statement in statements if not statement.broken for mistake in mistaken(statement)]
+    mistakes += islice(
+        (mistake for statement in statements if not statement.broken for mistake in mistaken(statement)), MOST_MISTAKES
+    )
     raise SpecError(tuple(sorted(mistakes, key=lambda mistake: mistake.spans)[:MOST_MISTAKES]), plain, file)
 
 
@@ -130,10 +133,9 @@ def fitting(statement: Statement, index: int) -> set[str]:
 
 def shallow(spec: Spec) -> Spec:
     """The Spec itself; SpecError if an expression is too deep for what recurses over it later."""
-    statements = (statement for layer in spec.layers for statement in layer.statements)
-    deep = (next((node for node, depth in walk(statement) if depth > DEEPEST), None) for statement in statements)
-    message, hint = f"an expression is nested at most {DEEPEST} deep", "define parts of it under names"
-    mistakes = [Mistake(message, (node.span,), hint) for node in deep if node]
-    if mistakes:
-        raise SpecError(tuple(mistakes[:MOST_MISTAKES]), spec.text, spec.file)
+    expressions = (value for layer in spec.layers for statement in layer.statements for value in values(statement))
+    deep = [value.span for value in expressions if any(depth > DEEPEST for _, depth in walk(value))]
+    if deep:
+        message, hint = f"an expression is nested at most {DEEPEST} deep", "define parts of it under names"
+        raise SpecError(tuple(Mistake(message, (span,), hint) for span in deep[:MOST_MISTAKES]), spec.text, spec.file)
     return spec

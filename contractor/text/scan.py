@@ -15,7 +15,7 @@ from lark import Token
 from contractor.errors import Mistake, Span, SpecError
 
 MOST_BYTES = 2**18
-MOST_TOKENS = 50_000
+MOST_TOKENS = 25_000
 DEEPEST_BRACKET = 64
 MOST_MISTAKES = 20
 LONGEST_SHOWN = 80
@@ -28,6 +28,7 @@ INSTEAD = {
     "@": "a product over axes is written `contract(TN, SN -> TS)(Q, K)`",
     "<": "comparisons are masks: `causal()`, `window(w)`, …",
     ">": "`>` stands only in `->`",
+    ".": "a point stands only in a number",
     "{": "axes stand in `[ ]`, everything else in `( )`",
     "}": "axes stand in `[ ]`, everything else in `( )`",
     "\u2212": "minus is `-`",

@@ -1,4 +1,4 @@
-"""A statement's expressions without recursion, so that their depth can be measured before anything recursive meets them."""
+"""Expressions without recursion, so that their depth can be measured before anything recursive meets them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import assert_never
 from contractor.text import spec
 
 
-def walk(statement: spec.Statement) -> Iterator[tuple[spec.Expression, int]]:
-    """Every expression in a statement with its depth, counted from 1."""
-    stack = [(value, 1) for value in values(statement)]
+def walk(expression: spec.Expression) -> Iterator[tuple[spec.Expression, int]]:
+    """The expression and every one inside it, each with its depth, counted from 1."""
+    stack = [(expression, 1)]
     while stack:
         node, depth = stack.pop()
         yield node, depth

@@ -1,0 +1,180 @@
+"""The whole way from text to something to call; the only module that knows every stage.
+
+    text ─parse→ Spec ─check→ Program ─sizes→ Problem ─choose→ Plan ─lower→ Kernels ─print→ Source ─build→ Operator
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from contractor.emit.header import header
+from contractor.errors import ArgumentError
+from contractor.plan.choose import choose, chosen
+from contractor.plan.contraction import order
+from contractor.plan.machine import MACHINES, Machine
+from contractor.plan.machine import machine as machine_of
+from contractor.plan.plan import Choice, Offer, Plan
+from contractor.plan.problem import Problem
+from contractor.plan.show import show_text
+from contractor.plan.sizes import problem_from_shapes, problem_from_sizes
+from contractor.plan.spread import spreads
+from contractor.program.check import check
+from contractor.program.expression import Contract
+from contractor.program.mixing import Core, mixings
+from contractor.program.program import Program
+from contractor.program.show import show as show_program
+from contractor.run.execute import Backend, Execution, source_of
+from contractor.run.here import backend_of, machine_here
+from contractor.run.layer import called
+from contractor.run.operator import Operator, Steps
+from contractor.schedules.parts.task import task
+from contractor.schedules.register import SCHEDULES
+from contractor.schedules.schedule import Priced, kernel_of
+from contractor.schedules.parts.tilings import layout_of
+from contractor.text.parse import parse, read
+from contractor.text.show import show as show_spec
+from contractor.text.spec import Spec
+from contractor.tile.show import show as show_kernel
+
+PRICED = tuple(Priced(schedule) for schedule in SCHEDULES.values())
+
+
+def spec_of(source: str | os.PathLike[str]) -> Spec:
+    """The spec of a file (a path, or a name that ends in .ctr) or of a text."""
+    if isinstance(source, os.PathLike) or ("\n" not in source and source.endswith(".ctr")):
+        return read(source)
+    return parse(source)
+
+
+def programs_of(source: str | os.PathLike[str]) -> tuple[Program, ...]:
+    """Every layer of a spec, understood. Raises SpecError with all mistakes of the first stage that has any."""
+    return check(spec_of(source))
+
+
+def program_of(source: str | os.PathLike[str], layer: str | None = None) -> Program:
+    """One layer of a spec: the only one, or the one named. Raises ArgumentError if that is not clear."""
+    found = programs_of(source)
+    names = ", ".join(program.name for program in found)
+    if layer is None and len(found) > 1:
+        raise ArgumentError(f"the spec holds {len(found)} layers ({names}): say which, layer=…")
+    for program in found:
+        if layer in (None, program.name):
+            return program
+    raise ArgumentError(f"the spec has no layer {layer!r}; it has {names}")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a person may fix: the order of evaluation, the backend, the machine that is planned for (None: chosen, the one at hand)."""
+
+    schedule: str | None = None
+    backend: Backend | None = None
+    machine: str | None = None
+
+
+def compile(
+    source: str | os.PathLike[str],
+    *,
+    layer: str | None = None,
+    schedule: str | None = None,
+    backend: Backend | None = None,
+    machine: str | None = None,
+) -> Operator:
+    """A layer, ready to be called.
+
+    source: a path to a .ctr file, or the text itself; layer: which one, if it holds several. schedule: evaluate mixings in this order
+    ("quadratic", "recurrent", "chunked") instead of the cheapest. backend: "triton" or "torch" instead of what the tensors' device
+    has. machine: plan for it ("h200", "a100", …) instead of the machine at hand.
+    Raises SpecError for a spec that is wrong, ArgumentError for options that are.
+    """
+    if schedule is not None and schedule not in SCHEDULES:
+        raise ArgumentError(f"unknown schedule {schedule!r}; there are {', '.join(SCHEDULES)}")
+    if backend not in (None, "triton", "torch"):
+        raise ArgumentError(f'unknown backend {backend!r}; there are "triton" and "torch"')
+    if machine is not None:
+        machine_of(machine)
+    return operator(program_of(source, layer), Options(schedule, backend, machine))
+
+
+def operator(program: Program, options: Options) -> Operator:
+    """The operator of a program."""
+    return Operator(
+        program,
+        Steps(
+            pose=lambda shapes, dtype: problem_from_shapes(program, shapes, dtype),
+            size=problem_from_sizes,
+            plan=lambda problem, machine: plan(problem, machine or options.machine, options.schedule),
+            run=lambda problem, tensors, dtype: run(problem, tensors, dtype, options),
+            source=source,
+            explain=lambda found: "\n\n".join(f"── {name} ──\n{text}" for name, text in stages(found)),
+        ),
+    )
+
+
+@lru_cache(maxsize=1024)
+def plan(problem: Problem, machine: str | None = None, schedule: str | None = None) -> Plan:
+    """The plan of a problem: needs no tensors and no GPU."""
+    return choose(problem, machine_here() if machine is None else machine_of(machine), PRICED, schedule)
+
+
+# ---- running --------------------------------------------------------------------------------------------------------------------
+
+
+def run(problem: Problem, tensors: dict[str, Tensor], dtype: torch.dtype, options: Options) -> tuple[Tensor, ...]:
+    """The outputs of a layer."""
+    device = next(iter(tensors.values())).device
+    backend = options.backend or backend_of(device)
+    machine = options.machine or (None if device.type == "cuda" else "cpu")
+    found = plan(problem, machine, options.schedule)
+    choices = {choice.name: choice for choice in found.choices}
+
+    def evaluator(core: Core, problem: Problem) -> Execution:
+        return Execution(chosen(choices[core.name]).schedule, found.machine, backend)
+
+    return called(problem.program, problem, tensors, dtype, evaluator, lambda contract, problem: path_of(contract, problem, found.machine))
+
+
+@lru_cache(maxsize=1024)
+def path_of(contract: Contract, problem: Problem, machine: Machine) -> tuple[tuple[int, ...], ...]:
+    """The pairwise order of an ordinary contraction."""
+    return order("", contract, problem, machine, spreads(problem)).path
+
+
+# ---- printing -------------------------------------------------------------------------------------------------------------------
+
+
+def stages(found: Plan) -> Iterator[tuple[str, str]]:
+    """Every stage of a planned layer as text, from the program on."""
+    yield "program", show_program(found.problem.program)
+    yield "plan", show_text(found)
+    yield "kernels", "\n\n".join(show_kernel(kernel_of(*lowered(choice, core, found))) for choice, core in planned(found))
+    yield "source", source(found)
+
+
+def planned(found: Plan) -> Iterator[tuple[Choice, Core]]:
+    """Each core of the layer with what was chosen for it."""
+    cores = {core.name: core for mixing in mixings(found.problem.program) for core in mixing.terms}
+    for choice in found.choices:
+        yield choice, cores[choice.name]
+
+
+def lowered(choice: Choice, core: Core, found: Plan) -> tuple[Any, Any, Any]:
+    """The schedule, form and layout of a core's kernel."""
+    offer = chosen(choice)
+    wanted = task(core, found.problem)
+    return SCHEDULES[offer.schedule], wanted.form, layout_of(wanted, offer.tiling)
+
+
+def source(found: Plan) -> str:
+    """The text of the plan's kernels: Triton for a GPU, torch for a CPU. It runs alone."""
+    backend: Backend = "triton" if found.machine.kind == "gpu" else "torch"
+    parts = [source_of(SCHEDULES[chosen(choice).schedule], task(core, found.problem), chosen(choice).tiling, backend) for choice, core in planned(found)]
+    return "\n\n".join(parts)
