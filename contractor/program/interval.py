@@ -1,4 +1,4 @@
-"""A mask's support over a block of targets and sources, by interval arithmetic: never, sometimes or always; and its bounds of the lag."""
+"""A mask's support over a block of targets and sources, in three values: never, sometimes, always; and its bounds of the lag."""
 
 from __future__ import annotations
 
@@ -89,6 +89,11 @@ def divided(a: float, b: float) -> float:
     return a // b
 
 
+def anything(_value: Expression, _place: Interval) -> Interval:
+    """What an argument over positions may hold."""
+    return UNKNOWN
+
+
 def written(value: Expression) -> int | None:
     """An integer argument that the spec writes out."""
     return int(value.value) if isinstance(value, Constant) else None
@@ -103,8 +108,7 @@ def cover(
 ) -> Cover:
     """Does the support hold over the targets t[0] … t[1] and the sources s[0] … s[1] (both ends included)?
 
-    t is in the sources' coordinates. length: the number of sources, if it is known. given: an integer argument's value, if it is known.
-    A block without positions is empty.
+    t is in the sources' coordinates. length: the number of sources, if known. given: an integer argument's value, if known. A block without positions is empty.
     """
     if t[0] > t[1] or s[0] > s[1]:
         return Cover.EMPTY
@@ -120,20 +124,20 @@ def cover(
         Interval(*s),
         known(length),
         lambda value: known(given(value)),
-        lambda value, place: UNKNOWN,
+        anything,
         Interval.same,
     )
 
 
-# ---- bounds of the lag ------------------------------------------------------------------------------------------------------------
+# ---- bounds of the lag ----------------------------------------------------------------------------------------------
 
 Bounds = tuple[Place | None, Place | None]
 
 
 def lag_range(support: Place | None) -> Bounds:
-    """The least and the greatest lag (both included) that a support allows, as places that name neither t nor s; None: no bound known.
+    """The least and the greatest lag (both included) that a support allows, as places that name neither t nor s.
 
-    The bounds are necessary, not sufficient.
+    None: no bound is known. The bounds are necessary, not sufficient.
     """
     match support:
         case Binary(sign="&"):

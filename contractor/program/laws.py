@@ -1,7 +1,7 @@
 """A mask expression as a sum of products: each product one merged law that runs in one direction.
 
-Sums, products and names are multiplied out. A product's factors are brought to one direction first: a factor without transitions may be
-read in any. Transitions of opposite directions meet on the diagonal only, where each of them is 1.
+Sums, products and names are multiplied out. A product's factors are brought to one direction: a factor without transitions is read
+in any. Transitions of opposite directions meet on the diagonal only, where each of them is 1.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from contractor.program.expression import (
 )
 from contractor.program.masks import MASKS
 from contractor.program.masks.mask import Dense, Fade, Law, Lookup, Rank, RankOne, Rotation, Step, Weight
-from contractor.program.place import LAG, LENGTH, Binary, Held, Place, S, Source, T, Target, behind
+from contractor.program.place import LENGTH, Binary, Held, Place, S, Source, T, Target, behind
 
 MOST_TERMS = 64
 Direction = Literal["past", "future", "flipped"]
@@ -55,9 +55,9 @@ PAST, FUTURE, BOTH = Frame(), Frame(exchanged=True), Frame(exchanged=True, mirro
 class Term:
     """One product of a mask: the factors of `coefficient` (no positions) times a law.
 
-    direction: "past": L[t, s] is the law at (t, s). "future" (reverse): the law at (s, t), transitions over t < j ≤ s, the one nearest
-    the target applied last. "flipped": the law on the mirrored sequence, transitions over t ≤ j < s. The law's support, steps and
-    weights are written for the law's own t and s; its write and ranks for the layer's: they stand with the operands as they are.
+    direction: "past": L[t, s] is the law at (t, s). "future" (reverse): the law at (s, t), transitions over t < j ≤ s, the one
+    nearest the target applied last. "flipped": the law on the mirrored sequence, transitions over t ≤ j < s. The law's support,
+    steps and weights are written for its own t and s; its write and ranks for the layer's: they stand with the operands as they are.
     identity: the row and column of a matrix mask, where this term has no matrix of its own: its entries are multiples of I.
     """
 
@@ -139,7 +139,9 @@ def parts(mask: Mask) -> tuple[Part, ...]:
         case Scaled():
             return tuple(replace(part, coefficient=(mask.factor, *part.coefficient)) for part in parts(mask.mask))
         case MaskSum():
-            return limited(parts(mask.left) + parts(mask.right))
+            left, right = parts(mask.left), parts(mask.right)
+            check_count(len(left) + len(right))
+            return left + right
         case MaskProduct():
             left, right = parts(mask.left), parts(mask.right)
             check_count(len(left) * len(right))
@@ -150,12 +152,6 @@ def parts(mask: Mask) -> tuple[Part, ...]:
             return tuple(simplest(replace(part, frame=turned(part.frame, mirror=True))) for part in parts(mask.mask))
         case _:
             assert_never(mask)
-
-
-def limited(found: tuple[Part, ...]) -> tuple[Part, ...]:
-    """The parts, if they are not too many."""
-    check_count(len(found))
-    return found
 
 
 def check_count(count: int) -> None:
@@ -175,7 +171,7 @@ def split(law: Law) -> tuple[Part, ...]:
     return (Part(law),)
 
 
-# ---- directions -------------------------------------------------------------------------------------------------------------------
+# ---- directions -----------------------------------------------------------------------------------------------------
 
 
 def turned(frame: Frame, exchange: bool = False, mirror: bool = False) -> Frame:
@@ -246,7 +242,7 @@ def moved(place: Place, by: Frame) -> Place:
             return place
 
 
-# ---- products ---------------------------------------------------------------------------------------------------------------------
+# ---- products -------------------------------------------------------------------------------------------------------
 
 
 def product(left: Part, right: Part) -> Part:

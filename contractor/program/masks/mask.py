@@ -64,7 +64,7 @@ class Lookup:
     """An entrywise factor read from a tensor: `matrix(M)` at [t, s], `toeplitz(alpha)` at [lag].
 
     index: one place for each axis of `value` that is not a batch or head: positions or the lag. Outside the tensor it is 0.
-    A target index counts in the targets' own coordinates when the axis is T. Axes behind those of `index` are the mask's extra ones.
+    A target index counts in the targets' own coordinates when the axis is T. Axes behind those of `index` are the mask's.
     ahead: what is read at −index instead where the index is negative (`laws.terms` makes a term of its own of it).
     """
 

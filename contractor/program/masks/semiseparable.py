@@ -1,5 +1,5 @@
 """`semiseparable(a)`: the gates between source and target, multiplied (the 1-SS mask of SSD, Dao and Gu 2024; with extra axes
-gated linear attention, Yang et al. 2024, and S6, Gu and Dao 2023). `write`: the exponential input gate of xLSTM (Beck et al. 2024)."""
+gated linear attention, Yang et al. 2024, and S6, Gu and Dao 2023). `write`: exponential input gates (xLSTM, Beck et al. 2024)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Semiseparable:
 
     name: ClassVar[str] = "semiseparable"
     says: ClassVar[str] = (
-        "the product of a_j over s < j ≤ t; `log = g` takes log a, `write = i` multiplies by exp(i_s), `left` and `right` make it rank R"
+        "the product of a_j over s < j ≤ t; `log = g` takes log a, `write = i` gives a factor exp(i_s), `left` and `right` rank R"
     )
     parameters: ClassVar[tuple[Parameter, ...]] = (
         Parameter("a", (("S",),), "extra", says="the gate at each position"),
