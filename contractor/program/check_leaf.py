@@ -35,7 +35,7 @@ def read_leaf(scope: Scope, node: spec.Call, extra: Axes, matrix: bool, read: Re
     leaf = Leaf(kind.name, tuple(values.items()), extra, shift)
     if len(scope.mistakes) > before or not is_lawful(scope, kind, leaf, node.span):
         return None
-    scope.self_mixing |= kind.square
+    scope.self_mixing |= kind.law(leaf).square
     return leaf
 
 
@@ -109,7 +109,7 @@ def complete(scope: Scope, kind: Kind, node: spec.Call, given: Given) -> None:
         elif not found:
             scope.wrong(f"{kind.name}() needs {listed(choice, 'or')}", node.span, hint=usage(kind))
     for parameter in kind.parameters:
-        if not parameter.keyword and parameter.name not in chosen and parameter.name not in given:
+        if not (parameter.keyword or parameter.optional or parameter.name in chosen or parameter.name in given):
             scope.wrong(f"{kind.name}() needs `{parameter.name}`", node.span, hint=usage(kind))
 
 

@@ -108,7 +108,8 @@ def cover(
 ) -> Cover:
     """Does the support hold over the targets t[0] … t[1] and the sources s[0] … s[1] (both ends included)?
 
-    t is in the sources' coordinates. length: the number of sources, if known. given: an integer argument's value, if known. A block without positions is empty.
+    t is in the sources' coordinates. length: the number of sources, if known. given: an integer argument's value, if known.
+    A block without positions is empty.
     """
     if t[0] > t[1] or s[0] > s[1]:
         return Cover.EMPTY

@@ -25,7 +25,7 @@ from contractor.program.expression import (
 )
 from contractor.program.masks import MASKS
 from contractor.program.masks.mask import Dense, Fade, Law, Lookup, Rank, RankOne, Rotation, Step, Weight
-from contractor.program.place import LENGTH, Binary, Held, Place, S, Source, T, Target, behind
+from contractor.program.place import LENGTH, Binary, Held, Place, S, Source, T, Target, behind, joined
 
 MOST_TERMS = 64
 Direction = Literal["past", "future", "flipped"]
@@ -57,7 +57,7 @@ class Term:
 
     direction: "past": L[t, s] is the law at (t, s). "future" (reverse): the law at (s, t), transitions over t < j ≤ s, the one
     nearest the target applied last. "flipped": the law on the mirrored sequence, transitions over t ≤ j < s. The law's support,
-    steps and weights are written for its own t and s; its write and ranks for the layer's: they stand with the operands as they are.
+    steps and weights are written for its own t and s; its write and ranks for the layer's: they stand with the operands.
     identity: the row and column of a matrix mask, where this term has no matrix of its own: its entries are multiples of I.
     """
 
@@ -278,24 +278,5 @@ def merged(left: Law, right: Law) -> Law:
         write=left.write + right.write,
         ranks=left.ranks + right.ranks,
         stateless=left.stateless or right.stateless,
+        square=left.square or right.square,
     )
-
-
-def joined(left: Place | None, right: Place | None) -> Place | None:
-    """Both conditions, without those that follow from another: lag ≥ 1 gives lag ≥ 0, which gives t ≥ 0."""
-    found = list(dict.fromkeys((*conjuncts(left), *conjuncts(right))))
-    if behind(1) in found:
-        found = [one for one in found if one != behind(0)]
-    if behind(0) in found or behind(1) in found:
-        found = [one for one in found if one != (T >= 0)]
-    whole: Place | None = None
-    for condition in found:
-        whole = condition if whole is None else whole & condition
-    return whole
-
-
-def conjuncts(place: Place | None) -> tuple[Place, ...]:
-    """The conditions that are joined by &."""
-    if isinstance(place, Binary) and place.sign == "&":
-        return conjuncts(place.left) + conjuncts(place.right)
-    return () if place is None else (place,)

@@ -113,6 +113,26 @@ def behind(least: int) -> Binary:
     return Binary(">=", LAG, Whole(least))
 
 
+def joined(left: Place | None, right: Place | None) -> Place | None:
+    """Both conditions, without those that follow from another: lag ≥ 1 gives lag ≥ 0, which gives t ≥ 0."""
+    found = list(dict.fromkeys((*conjuncts(left), *conjuncts(right))))
+    if behind(1) in found:
+        found = [one for one in found if one != behind(0)]
+    if behind(0) in found or behind(1) in found:
+        found = [one for one in found if one != (T >= 0)]
+    whole: Place | None = None
+    for condition in found:
+        whole = condition if whole is None else whole & condition
+    return whole
+
+
+def conjuncts(place: Place | None) -> tuple[Place, ...]:
+    """The conditions that are joined by &."""
+    if isinstance(place, Binary) and place.sign == "&":
+        return conjuncts(place.left) + conjuncts(place.right)
+    return () if place is None else (place,)
+
+
 SIGNS: Mapping[Sign, Callable[[Any, Any], Any]] = {
     "+": lambda a, b: a + b,
     "-": lambda a, b: a - b,

@@ -21,7 +21,6 @@ class Blocks:
     parameters: ClassVar[tuple[Parameter, ...]] = (Parameter("b", integer=True, says="the size of a block"),)
     choices: ClassVar[tuple[Axes, ...]] = ()
     shifts: ClassVar[bool] = False
-    square: ClassVar[bool] = True
     matrix: ClassVar[bool] = False
 
     def entry(self, given: Entries) -> Tensor:
@@ -35,4 +34,4 @@ class Blocks:
         size = leaf.argument("b")
         assert size is not None
         stateless = "blocks: a target reads its own block only, sources ahead of it among them"
-        return Law(support=(T // Given(size)).same(S // Given(size)), stateless=stateless)
+        return Law(support=(T // Given(size)).same(S // Given(size)), stateless=stateless, square=True)

@@ -20,7 +20,6 @@ class Causal:
     parameters: ClassVar[tuple[Parameter, ...]] = ()
     choices: ClassVar[tuple[Axes, ...]] = ()
     shifts: ClassVar[bool] = False
-    square: ClassVar[bool] = False
     matrix: ClassVar[bool] = False
 
     def entry(self, given: Entries) -> Tensor:

@@ -24,7 +24,6 @@ class Decay:
     )
     choices: ClassVar[tuple[Axes, ...]] = (("gamma", "log"),)
     shifts: ClassVar[bool] = True
-    square: ClassVar[bool] = False
     matrix: ClassVar[bool] = False
 
     def entry(self, given: Entries) -> Tensor:

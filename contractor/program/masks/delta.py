@@ -27,7 +27,6 @@ class Delta:
     )
     choices: ClassVar[tuple[Axes, ...]] = ()
     shifts: ClassVar[bool] = True
-    square: ClassVar[bool] = False
     matrix: ClassVar[bool] = True
 
     def entry(self, given: Entries) -> Tensor:

@@ -20,7 +20,6 @@ class Dilated:
     parameters: ClassVar[tuple[Parameter, ...]] = (Parameter("d", integer=True, says="the stride"),)
     choices: ClassVar[tuple[Axes, ...]] = ()
     shifts: ClassVar[bool] = False
-    square: ClassVar[bool] = False
     matrix: ClassVar[bool] = False
 
     def entry(self, given: Entries) -> Tensor:

@@ -23,7 +23,6 @@ class Documents:
     )
     choices: ClassVar[tuple[Axes, ...]] = ()
     shifts: ClassVar[bool] = False
-    square: ClassVar[bool] = False
     matrix: ClassVar[bool] = False
 
     def entry(self, given: Entries) -> Tensor:
@@ -36,6 +35,7 @@ class Documents:
         """Equality of what is held at the two places."""
         at_target = leaf.argument("ids")
         assert at_target is not None
-        at_source = leaf.argument("ids_s") or at_target
+        at_source = leaf.argument("ids_s")
         stateless = "documents: ids are compared for every pair of positions; packed sequences (cu_seqlens) reset a state"
-        return Law(support=Held(at_target, T).same(Held(at_source, S)), stateless=stateless)
+        support = Held(at_target, T).same(Held(at_source or at_target, S))
+        return Law(support=support, stateless=stateless, square=at_source is None)

@@ -21,7 +21,6 @@ class Fourier:
     parameters: ClassVar[tuple[Parameter, ...]] = ()
     choices: ClassVar[tuple[Axes, ...]] = ()
     shifts: ClassVar[bool] = False
-    square: ClassVar[bool] = True
     matrix: ClassVar[bool] = False
 
     def entry(self, given: Entries) -> Tensor:
@@ -32,4 +31,4 @@ class Fourier:
 
     def law(self, _leaf: Leaf) -> Law:
         """A rotation of every entry."""
-        return Law(weights=(Rotation(),), stateless="fourier: every target reads the whole sequence")
+        return Law(weights=(Rotation(),), stateless="fourier: every target reads the whole sequence", square=True)

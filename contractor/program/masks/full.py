@@ -19,7 +19,6 @@ class Full:
     parameters: ClassVar[tuple[Parameter, ...]] = ()
     choices: ClassVar[tuple[Axes, ...]] = ()
     shifts: ClassVar[bool] = False
-    square: ClassVar[bool] = False
     matrix: ClassVar[bool] = False
 
     def entry(self, given: Entries) -> Tensor:

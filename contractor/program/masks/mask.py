@@ -97,6 +97,7 @@ class Law:
     support: where an entry may be non-zero (None: everywhere). steps: the transitions crossed on s < j ≤ t, left applied last;
     with steps, support must hold only for lag ≥ 0. weights: entrywise factors. write: natural logs of factors on the source.
     ranks: the R's that are summed. stateless: why no state can be carried past a position, in the user's words ("" if one can).
+    square: T ≠ S is refused.
     L = support · Π steps · Π weights · exp(Σ write), summed over the ranks.
     """
 
@@ -106,6 +107,7 @@ class Law:
     write: tuple[Expression, ...] = ()
     ranks: tuple[Rank, ...] = ()
     stateless: str = ""
+    square: bool = False
 
     @property
     def trivial(self) -> bool:
@@ -159,7 +161,6 @@ class Kind(Protocol):
     parameters: ClassVar[tuple[Parameter, ...]]
     choices: ClassVar[tuple[tuple[str, ...], ...]]  # each: exactly one of these parameters is given
     shifts: ClassVar[bool]  # takes `shift = 0 | 1`
-    square: ClassVar[bool]  # T ≠ S is refused
     matrix: ClassVar[bool]  # entries are matrices over two extra axes
 
     def entry(self, given: Entries, /) -> Tensor:

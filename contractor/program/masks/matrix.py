@@ -19,7 +19,6 @@ class Matrix:
     parameters: ClassVar[tuple[Parameter, ...]] = (Parameter("M", (("T", "S"),), "extra", says="the entries"),)
     choices: ClassVar[tuple[Axes, ...]] = ()
     shifts: ClassVar[bool] = False
-    square: ClassVar[bool] = False
     matrix: ClassVar[bool] = False
 
     def entry(self, given: Entries) -> Tensor:

@@ -20,7 +20,6 @@ class Prefix:
     parameters: ClassVar[tuple[Parameter, ...]] = (Parameter("n", integer=True, says="the length of the prefix"),)
     choices: ClassVar[tuple[Axes, ...]] = ()
     shifts: ClassVar[bool] = False
-    square: ClassVar[bool] = False
     matrix: ClassVar[bool] = False
 
     def entry(self, given: Entries) -> Tensor:

@@ -21,7 +21,6 @@ class Product:
     )
     choices: ClassVar[tuple[Axes, ...]] = ()
     shifts: ClassVar[bool] = True
-    square: ClassVar[bool] = False
     matrix: ClassVar[bool] = True
 
     def entry(self, given: Entries) -> Tensor:

@@ -30,7 +30,6 @@ class Semiseparable:
     )
     choices: ClassVar[tuple[Axes, ...]] = (("a", "log"),)
     shifts: ClassVar[bool] = True
-    square: ClassVar[bool] = False
     matrix: ClassVar[bool] = False
 
     def entry(self, given: Entries) -> Tensor:

@@ -20,7 +20,6 @@ class Window:
     parameters: ClassVar[tuple[Parameter, ...]] = (Parameter("w", integer=True, says="how many positions a target sees"),)
     choices: ClassVar[tuple[Axes, ...]] = ()
     shifts: ClassVar[bool] = False
-    square: ClassVar[bool] = False
     matrix: ClassVar[bool] = False
 
     def entry(self, given: Entries) -> Tensor:
