@@ -74,7 +74,9 @@ def hint(tokens: Sequence[Token], index: int, fitting: set[str]) -> str:
         return CONTRACTION
     if {"COMPLEX", "INT"} <= fitting:
         return "a tensor is real unless it is `: complex` or `: int`"
-    return hint_in_expression(found, before, fitting) if fitting & OPERATOR else hint_in_brackets(tokens, index, fitting)
+    if fitting >= EXPRESSION or fitting >= OPERATOR:
+        return hint_in_expression(found, before, fitting)
+    return hint_in_brackets(tokens, index, fitting)
 
 
 def option_or_definition(before: Token) -> str:
@@ -92,7 +94,9 @@ def hint_in_brackets(tokens: Sequence[Token], index: int, fitting: set[str]) -> 
             opened.append(place)
         elif token.type in {"RPAR", "RSQB"}:
             opened.pop()
-    words = [tokens[place].type for place in (opened[-1] - 1, opened[-1])] if opened else []
+    if not opened:
+        return ""
+    words = [tokens[place].type for place in (opened[-1] - 1, opened[-1])]
     if words == ["CONTRACT", "LPAR"]:
         return CONTRACTION
     if words == ["IN", "LSQB"]:
