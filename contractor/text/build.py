@@ -10,6 +10,7 @@ from lark import Token, Transformer
 
 from contractor.errors import Mistake, Span
 from contractor.text import spec
+from contractor.text.scan import span_of
 
 LARGEST_INT = 2**63 - 1
 Children = list[Any]
@@ -23,17 +24,17 @@ class Misread(Exception):
         super().__init__(message)
 
 
-def span_of(child: Any) -> Span:
+def where(child: Any) -> Span:
     """Where a token or a node stands; a tuple of nodes stands from its first to its last."""
     if isinstance(child, Token):
-        return Span(child.start_pos or 0, child.end_pos or 0)
+        return span_of(child)
     return across(child) if isinstance(child, tuple) else child.span
 
 
 def across(children: Any) -> Span:
     """From the first child that is there to the last."""
     there = [child for child in children if child is not None]
-    return Span(span_of(there[0]).start, span_of(there[-1]).stop)
+    return Span(where(there[0]).start, where(there[-1]).stop)
 
 
 def number(token: Token) -> int | float:

@@ -21,7 +21,7 @@ from lark import Lark, Token, UnexpectedToken
 from contractor.errors import Mistake, Span, SpecError
 from contractor.text.build import Builder, Misread
 from contractor.text.explain import explain
-from contractor.text.scan import MOST_BYTES, MOST_MISTAKES, Cutter, Statement, limited, readable, span_of
+from contractor.text.scan import MOST_BYTES, MOST_MISTAKES, Cutter, Statement, first_few, limited, readable, span_of
 from contractor.text.spec import Spec
 from contractor.text.walk import values, walk
 
@@ -66,10 +66,8 @@ def parse(text: str | bytes, file: str = "<spec>") -> Spec:
             return shallow(replace(whole(statements), text=plain, file=file))
         except (UnexpectedToken, Misread):
             pass
-    mistakes += islice(
-        (mistake for statement in statements if not statement.broken for mistake in mistaken(statement)), MOST_MISTAKES
-    )
-    raise SpecError(tuple(sorted(mistakes, key=lambda mistake: mistake.spans)[:MOST_MISTAKES]), plain, file)
+    unread = (mistake for statement in statements if not statement.broken for mistake in mistaken(statement))
+    raise SpecError(first_few([*mistakes, *islice(unread, MOST_MISTAKES + 1)]), plain, file)
 
 
 def read(path: str | os.PathLike[str]) -> Spec:
@@ -137,5 +135,5 @@ def shallow(spec: Spec) -> Spec:
     deep = [value.span for value in expressions if any(depth > DEEPEST for _, depth in walk(value))]
     if deep:
         message, hint = f"an expression is nested at most {DEEPEST} deep", "define parts of it under names"
-        raise SpecError(tuple(Mistake(message, (span,), hint) for span in deep[:MOST_MISTAKES]), spec.text, spec.file)
+        raise SpecError(first_few([Mistake(message, (span,), hint) for span in deep]), spec.text, spec.file)
     return spec

@@ -61,10 +61,17 @@ def readable(text: str | bytes, file: str) -> str:
         raise too_long(text, file, f"a spec has at most {MOST_BYTES:,} bytes")
     plain = text if isinstance(text, str) else decoded(text, file)
     plain = plain.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
-    found = list(islice(CONTROL.finditer(plain), MOST_MISTAKES))
+    found = [control(match) for match in islice(CONTROL.finditer(plain), MOST_MISTAKES + 1)]
     if found:
-        raise SpecError(tuple(control(match) for match in found), CONTROL.sub("\ufffd", plain), file)
+        raise SpecError(first_few(found), CONTROL.sub("\ufffd", plain), file)
     return plain
+
+
+def first_few(mistakes: list[Mistake]) -> tuple[Mistake, ...]:
+    """The first mistakes in the text, and a word if there are more."""
+    ordered = sorted(mistakes, key=lambda mistake: mistake.spans)
+    more = [Mistake("and more mistakes from here on", after.spans) for after in ordered[MOST_MISTAKES : MOST_MISTAKES + 1]]
+    return (*ordered[:MOST_MISTAKES], *more)
 
 
 def control(match: re.Match[str]) -> Mistake:
@@ -90,21 +97,11 @@ def span_of(token: Token) -> Span:
 
 
 def limited(tokens: Iterable[Token], text: str, file: str) -> list[Token]:
-    """All tokens, unless they are too many or too deep in brackets."""
+    """All tokens, unless they are too many."""
     kept = list(islice(tokens, MOST_TOKENS + 1))
     if len(kept) > MOST_TOKENS:
         raise too_long(text, file, f"a spec has at most {MOST_TOKENS:,} words, numbers, signs and line ends")
-    depth = 0
-    for token in kept:
-        depth += (token.value in CLOSES.values()) - (token.value in CLOSES)
-        if depth > DEEPEST_BRACKET:
-            raise SpecError((too_deep(span_of(token)),), text, file)
     return kept
-
-
-def too_deep(span: Span) -> Mistake:
-    """Brackets inside brackets inside brackets."""
-    return Mistake(f"brackets are nested at most {DEEPEST_BRACKET} deep", (span,), "define parts of the expression under names")
 
 
 @dataclass(slots=True)
@@ -130,6 +127,8 @@ class Cutter:
         """Watch brackets and characters."""
         if token.value in CLOSES.values():
             self.opened.append(token)
+            if len(self.opened) == DEEPEST_BRACKET + 1:
+                self.wrong(f"brackets are nested at most {DEEPEST_BRACKET} deep", token, hint="define parts of it under names")
         elif token.value in CLOSES and not self.opened:
             self.wrong(f"`{token}` closes nothing", token, hint=f"no `{CLOSES[token.value]}` is open here")
         elif token.value in CLOSES and (opening := self.opened.pop()) != CLOSES[token.value]:
@@ -139,10 +138,10 @@ class Cutter:
 
     def end(self, newline: Token) -> None:
         """End a statement, if there is one, with its newline."""
-        if self.opened:
+        if 0 < len(self.opened) <= DEEPEST_BRACKET:
             brackets = "this bracket is" if len(self.opened) == 1 else "these brackets are"
             self.wrong(f"{brackets} never closed", *self.opened)
-            self.opened.clear()
+        self.opened.clear()
         if self.statements[-1].tokens:
             self.statements[-1].tokens.append(newline)
             self.statements.append(Statement())
