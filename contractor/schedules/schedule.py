@@ -69,3 +69,34 @@ def best(schedule: Schedule, wanted: Task, machine: Machine) -> Offer | Refusal:
 def kernel_of(schedule: Schedule, form: Form, layout: Layout) -> Kernel:
     """The kernel of a form, built once."""
     return schedule.kernel(form, layout)
+
+
+def priced(schedule: Schedule, wanted: Task, machine: Machine, tiling: Tiling) -> Offer:
+    """What a task costs at one tiling."""
+    kernel = kernel_of(schedule, wanted.form, layout_of(wanted, tiling))
+    counted = count(kernel, sizes_of(wanted, tiling), widths_of(wanted))
+    cost = Cost(
+        flops=counted.flops,
+        tensor_flops=counted.dot_flops,
+        bytes=counted.read + counted.written,
+        launches=1,
+        steps=counted.steps,
+        programs=counted.programs,
+        exponentials=counted.exponentials,
+        all_steps=counted.all_steps,
+    )
+    time, bound = seconds(cost, machine, wanted.dtype)
+    return Offer(schedule.name, tiling, cost, time * 1e3, bound)
+
+
+def sizes_of(wanted: Task, tiling: Tiling) -> dict[str, int]:
+    """Every size that a kernel names: the task's, the tiling's blocks, and how long its tables are."""
+    shape = wanted.dimensions
+    tables = {f"{table.name.upper()}_{axis}": shape.T for table in wanted.form.tables for axis in ("ROWS", "COLUMNS")}
+    return {**tables, **shape.mapping, **dict(tiling.constants)}
+
+
+def widths_of(wanted: Task) -> dict[str, int]:
+    """Bytes of an element by dtype or buffer."""
+    operand = BYTES[wanted.dtype]
+    return {"acc": max(4, operand), "i32": 4, "i64": 8, **{name: operand for name in ("query", "key", "value", "result")}}

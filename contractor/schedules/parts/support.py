@@ -73,13 +73,14 @@ def visible(k: Builder, form: Form, w: Walk, known: dict[str, Expr], blocks: Exp
     low, high = reach(form, known)
     first_row = w.row_block * size("CHUNK")
     last_row = first_row + (size("CHUNK") - 1)
-    first = number(0) if high is None else k.let("first_block", most(number(0), first_row - high) // size("CHUNK"))
-    last = blocks - 1 if low is None else k.let("last_block", least(blocks - 1, most(number(-1), last_row - low) // size("CHUNK")))
+    first = number(0) if high is None else k.let("first_block", most(0, first_row - high) // size("CHUNK"))
+    stop = blocks if low is None else k.let("stop_block", least(blocks, most(-1, last_row - low) // size("CHUNK") + 1))
     if form.directed and form.future:
         first = w.row_block if own else w.row_block + 1
     elif form.directed:
-        last = w.row_block if own else w.row_block - 1
-    return Blocks(first, k.let("visible", most(number(0), last - first + 1)))
+        stop = w.row_block + 1 if own else w.row_block
+    bounded = not (low is None and high is None)
+    return Blocks(first, k.let("visible", most(0, stop - first) if bounded else stop - first))
 
 
 def reach(form: Form, known: dict[str, Expr]) -> tuple[Expr | None, Expr | None]:
