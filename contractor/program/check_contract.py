@@ -107,7 +107,12 @@ def rename(scope: Scope, name: spec.Name, written: Axes, letters: Letters) -> di
         return scope.wrong(message, *letters.values(), name.span)
     for old, (new, span) in zip(written, letters.items(), strict=True):
         if old != new and (old in POSITIONS or new in POSITIONS):
-            hint = f"its axes in order are {shown(written)}; a position keeps its letter (relabel with `{name.text}[…]`)"
+            turn = (
+                "`reverse(…)` exchanges T and S of a mask"
+                if old in POSITIONS and is_mask(scope, name)
+                else f"or relabel: `{name.text}[…]`"
+            )
+            hint = f"its axes in order are {shown(written)}, and a position keeps its letter; {turn}"
             return scope.wrong(f"the axis {old} of `{name.text}` cannot be called {new}", span, name.span, hint=hint)
     return dict(zip(written, letters, strict=True))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contractor.errors import ContractorError, Span
-from contractor.program.check_scope import Read, Scope, Tensor, did_you_mean, features_of, listed, plural, positions_of, shown
+from contractor.program.check_scope import Read, Scope, Tensor, did_you_mean, features_of, has, listed, plural, positions_of, shown
 from contractor.program.expression import Axes, Constant, Expression, Leaf, Number, Size, Variable
 from contractor.program.masks import MASKS
 from contractor.program.masks.mask import Kind, Parameter
@@ -125,8 +125,8 @@ def argument(scope: Scope, kind: Kind, parameter: Parameter, node: spec.Expressi
         return value if is_whole(scope, kind, parameter, value, node.span) else None
     have = set(positions_of(value.axes))
     if have not in [set(allowed) for allowed in parameter.positions]:
-        wanted = " or ".join(shown(allowed) if allowed else "no position" for allowed in parameter.positions)
-        message = f"`{parameter.name}` of {kind.name}() has {wanted}; this has the axes {shown(value.axes)}"
+        wanted = " or ".join(f"over {shown(allowed)}" if allowed else "without positions" for allowed in parameter.positions)
+        message = f"`{parameter.name}` of {kind.name}() is {wanted}; this {has(value.axes)}"
         return scope.wrong(message, node.span, hint=usage(kind))
     return value
 
@@ -166,13 +166,13 @@ def check_features(
     match parameter.features:
         case "own" if len([axis for axis in features if axis not in extra]) != 1:
             hint = "its letter is not one of the mask's extra axes"
-            scope.wrong(f"{called} has one axis of its own; this has the axes {shown(value.axes)}", span, hint=hint)
+            scope.wrong(f"{called} has one axis of its own; this {has(value.axes)}", span, hint=hint)
         case "matrix" if set(features) != set(extra):
-            scope.wrong(f"{called} is a matrix over {shown(extra)}; this has the axes {shown(value.axes)}", span)
+            scope.wrong(f"{called} is a matrix over {shown(extra)}; this {has(value.axes)}", span)
         case "side" if len(features) != 1 or strange:
-            scope.wrong(f"{called} has one of the axes {shown(extra)}; this has the axes {shown(value.axes)}", span)
+            scope.wrong(f"{called} has one of the axes {shown(extra)}; this {has(value.axes)}", span)
         case "none" if features:
-            scope.wrong(f"{called} has no feature axis; this has the axes {shown(value.axes)}", span)
+            scope.wrong(f"{called} has no feature axis; this {has(value.axes)}", span)
         case "extra" if strange:
             hint = f"add {strange[0]} to the left side of the mask"
             scope.wrong(

@@ -12,7 +12,6 @@ from contractor.program.check_scope import (
     Scope,
     features_of,
     listed,
-    plural,
     positions_of,
     read_axes,
     real_of,
@@ -87,10 +86,8 @@ def fits(scope: Scope, part: Expression, left: Axes, span: Span) -> bool:
     if positions_of(own):
         scope.wrong(f"this part of concat() has the position {positions_of(own)[0]}, which is not on the left {shown(left)}", span)
     elif len(own) > 1:
-        hint = "lay out one axis at a time"
-        scope.wrong(
-            f"this part of concat() has {plural(len(own), 'axis')} that are not on the left: {listed(own)}", span, hint=hint
-        )
+        hint = "each part has at most one; of a matrix `outer(…)` or a sum makes one"
+        scope.wrong(f"this part of concat() has {len(own)} axes that are not on the left {shown(left)}", span, hint=hint)
     return len(own) <= 1 and not positions_of(own)
 
 

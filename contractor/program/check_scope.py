@@ -99,6 +99,11 @@ def shown(axes: Axes) -> str:
     return f"[{', '.join(axes)}]"
 
 
+def has(axes: Axes) -> str:
+    """What a value has, in a sentence."""
+    return f"has the axes {shown(axes)}" if axes else "has no axes"
+
+
 def plural(count: int, noun: str) -> str:
     """`1 axis`, `2 axes`, `0 arguments`."""
     many = {"axis": "axes"}.get(noun, f"{noun}s")
@@ -139,16 +144,11 @@ def read_axes(scope: Scope, names: tuple[spec.Name, ...]) -> Axes | None:
         if name.text in IMPLICIT:
             implicit(scope, name.text, name.span)
         elif not is_axis(name.text):
-            scope.wrong(
-                f"`{name.text}` is not an axis", name.span, hint="an axis is one upper-case letter, with digits after it: `N`, `N2`"
-            )
+            hint = "an axis is one upper-case letter, with digits after it: `N`, `N2`"
+            scope.wrong(f"`{name.text}` is not an axis", name.span, hint=hint)
         elif name.text in seen:
-            scope.wrong(
-                f"the axis {name.text} stands here twice",
-                seen[name.text],
-                name.span,
-                hint=f"give the second a letter of its own: `{name.text}2`",
-            )
+            hint = "" if name.text in POSITIONS else f"give the second a letter of its own: `{name.text}2`"
+            scope.wrong(f"the axis {name.text} stands here twice", seen[name.text], name.span, hint=hint)
         seen.setdefault(name.text, name.span)
     return tuple(seen) if len(scope.mistakes) == before else None
 

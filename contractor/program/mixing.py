@@ -136,10 +136,18 @@ def core(name: str, contract: Contract, term: Term) -> Core:
     assert contract.mask is not None
     factors = [Factor(value, letters) for value, letters in zip(contract.operands, contract.letters, strict=True)]
     renamed = dict(zip(contract.mask.axes, contract.mask_axes, strict=True))
+    if term.identity:
+        factors, renamed = one_axis(factors, renamed, *(renamed[axis] for axis in term.identity))
     factors += [Factor(value, tuple(renamed.get(axis, axis) for axis in value.axes)) for value in (*term.coefficient, *written(term))]
     factors += ranked(term, {letter for factor in factors for letter in factor.letters}, renamed)
     term, factors = looked_up(term, factors)
     return classify(name, contract, term, tuple(factors), renamed)
+
+
+def one_axis(factors: list[Factor], renamed: dict[str, str], row: str, column: str) -> tuple[list[Factor], dict[str, str]]:
+    """A multiple of the identity couples nothing: the matrix' column goes by its row's letter."""
+    same = [replace(factor, letters=tuple(row if letter == column else letter for letter in factor.letters)) for factor in factors]
+    return same, {axis: row if letter == column else letter for axis, letter in renamed.items()}
 
 
 def written(term: Term) -> list[Expression]:

@@ -30,7 +30,8 @@ class Sides:
 def fitted(frame: Frame, value: Expression, features: Axes, position: bool) -> Tensor:
     """A mask's argument over [batch, heads, S (size 1 if it has no position), *batch letters, *features]."""
     names = dict(frame.core.mask_letters)
-    letters = tuple(names.get(axis, axis) for axis in value.axes)
+    on_column = dict(zip(frame.core.inner, frame.core.column, strict=False)) if features == frame.core.column else {}
+    letters = tuple(on_column.get(names.get(axis, axis), names.get(axis, axis)) for axis in value.axes)
     tensor = aligned(frame.evaluate(value), letters, ("S", *frame.core.batch, *features))
     if not position:
         return tensor

@@ -70,7 +70,7 @@ class Block:
 
 def kernel(form: Form, layout: Layout) -> Kernel:
     """The quadratic kernel of a form."""
-    k = Builder("quadratic", SAYS, sizes(layout), scalars=("scale", "T", "B"))
+    k = Builder("quadratic", SAYS, sizes(layout), scalars=("scale", "T", "B", "offset"))
     w = walk(k, form, layout, split_rows=True)
     assert w.row_block is not None
     spans: Spans = {"n": inner(k, layout), "p": outer(k, layout, w)}

@@ -35,7 +35,7 @@ class Documents:
         """Equality of what is held at the two places."""
         at_target = leaf.argument("ids")
         assert at_target is not None
-        at_source = leaf.argument("ids_s")
+        at_source = leaf.argument("ids_s") or at_target
         stateless = "documents: ids are compared for every pair of positions; packed sequences (cu_seqlens) reset a state"
-        support = Held(at_target, T).same(Held(at_source or at_target, S))
-        return Law(support=support, stateless=stateless, square=at_source is None)
+        apart = "T" in at_target.axes and "S" in at_source.axes
+        return Law(support=Held(at_target, T).same(Held(at_source, S)), stateless=stateless, square=not apart)

@@ -69,7 +69,8 @@ class Form:
 
     steps: the transitions, left applied last. future: everything is read with t and s exchanged (a transposed mask). directed: a
     source is not after its target; strict: lag 0 is left out too. support: what else an entry must satisfy. grouped: buffers with
-    fewer than H heads. stateless: why the mask carries no state, in the user's words ("" if it does).
+    fewer than H heads. shifted: there are fewer sources than positions, so places of the support count from the scalar `offset` on.
+    stateless: why the mask carries no state, in the user's words ("" if it does).
     """
 
     steps: tuple[Gate | Matrix, ...] = ()
@@ -80,6 +81,7 @@ class Form:
     future: bool = False
     strict: bool = False
     grouped: tuple[str, ...] = ()
+    shifted: bool = False
     stateless: str = ""
 
     @property
@@ -101,7 +103,7 @@ class Form:
 @dataclass(frozen=True, slots=True)
 class Dimensions:
     """The sizes of one contraction in normal form: B batch, T positions, H heads (batch letters folded in), N inner, P outer; the
-    head count of each buffer that has fewer than H; what each place's integer arguments are (None: only known at the call)."""
+    head count of each buffer that has fewer than H. offset: how many positions there are before the first source."""
 
     B: int
     T: int
@@ -109,12 +111,13 @@ class Dimensions:
     N: int
     P: int
     heads: tuple[tuple[str, int], ...] = ()
+    offset: int = 0
 
     @property
     def mapping(self) -> dict[str, int]:
         """Sizes by the names that kernels use."""
         counts = {heads_name(buffer): count for buffer, count in self.heads}
-        return {"B": self.B, "T": self.T, "H": self.H, "N": self.N, "P": self.P, **counts}
+        return {"B": self.B, "T": self.T, "H": self.H, "N": self.N, "P": self.P, "offset": self.offset, **counts}
 
 
 def heads_name(buffer: str) -> str:

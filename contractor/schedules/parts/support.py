@@ -33,7 +33,7 @@ def bounds(k: Builder, form: Form, w: Walk) -> dict[str, Expr]:
 def supported(k: Builder, form: Form, w: Walk, known: dict[str, Expr], target: Rows, source: Rows, prefix: str) -> Expr:
     """Where the support holds over (t, s). A transposed mask is read with the two exchanged."""
     assert form.support is not None
-    at, by = target.place, rename(source.place, t="s")
+    at, by = placed_from(form, target.place), placed_from(form, rename(source.place, t="s"))
     blocks = {id(at): (target, "t"), id(by): (source, "s")}
     later, earlier = (by, at) if form.future else (at, by)
 
@@ -44,6 +44,11 @@ def supported(k: Builder, form: Form, w: Walk, known: dict[str, Expr], target: R
         return k.load(f"{prefix}{name}_{axis}", k.buffer(name, "B", "T", count, dtype=I64), w.batch, block.span(axis), head)
 
     return evaluate(form.support, later, earlier, size("T"), lambda value: bound(form, known, value), label, lambda a, b: a.same(b))
+
+
+def placed_from(form: Form, place: Expr) -> Expr:
+    """A place as the support counts it: from the first source."""
+    return place - size("offset") if form.shifted else place
 
 
 def buffer_of(form: Form, value: Expression) -> str:

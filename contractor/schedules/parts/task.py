@@ -48,6 +48,8 @@ def task(core: Core, problem: Problem) -> Task:
         future=core.term.direction == "future",
         strict=strict or any(step.shift for step in steps),
         grouped=tuple(name for name, _ in shape.heads),
+        shifted=support is not None and problem.sizes.S < problem.sizes.T,
+        stateless=core.term.carries(),
     )
     return Task(form, shape, REAL.get(problem.dtype, problem.dtype))
 
@@ -201,6 +203,7 @@ def dimensions(core: Core, problem: Problem) -> Dimensions:
         N=extent(core, problem, core.column or core.inner) * (2 if inner else 1),
         P=extent(core, problem, core.outer) * (2 if outer else 1),
         heads=tuple(grouped(core, problem, heads)),
+        offset=max(0, problem.sizes.T - problem.sizes.S),
     )
 
 
