@@ -254,8 +254,8 @@ def product(left: Part, right: Part) -> Part:
     if can_convert(left.law, left.frame.to(right.frame)):
         law = converted(left.law, left.frame.to(right.frame))
         return Part(merged(law, right.law), right.frame, coefficient)
-    if left.frame.ahead == right.frame.ahead:
-        raise ContractorError("the product of a reversed and a flipped mask, both with gates, is evaluated by definition only")
+    if left.frame.ahead == right.frame.ahead or not (left.law.steps and right.law.steps):
+        raise ContractorError("gates of a reversed mask times those of a flipped one (or a Fourier transform) go by definition only")
     return Part(merged(on_diagonal(left), on_diagonal(right)), PAST, coefficient)
 
 
