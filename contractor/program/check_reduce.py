@@ -107,7 +107,7 @@ def new_axis(scope: Scope, node: spec.Call, left: Left, taken: Axes) -> str | No
     """The one feature axis on the left that the operands do not have."""
     called = node.function.text
     if left is None:
-        hint = f"define it under a name first: `F_of_x [T, F] = {called}(…)`"
+        hint = f"define it under a name first: `phi [T, F] = {called}(…)`"
         return scope.wrong(f"the axis of {called}() has no name here", node.span, hint=hint)
     free = [axis for axis in features_of(left) if axis not in taken]
     if len(free) == 1:

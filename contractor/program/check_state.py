@@ -43,9 +43,10 @@ def stateless(definitions: tuple[Definition | MaskDefinition, ...], outputs: tup
     for name, value in values.items():
         if zero_ahead(value, causal):
             causal.add(name)
+    seen: set[int] = set()
     named = [(f"`{name}`", value) for name, value in values.items() if name in reached]
     for place, value in (*named, *(("the output", value) for value in outputs)):
-        for node in every(value):
+        for node in every(value, seen):
             if reason := reads_ahead(node, causal):
                 return f"{place} {reason}"
     return ""
@@ -54,39 +55,46 @@ def stateless(definitions: tuple[Definition | MaskDefinition, ...], outputs: tup
 def reachable(values: dict[str, Expression], outputs: tuple[Expression, ...]) -> set[str]:
     """The definitions that the outputs read, directly or not."""
     found: set[str] = set()
+    seen: set[int] = set()
     waiting = list(outputs)
     while waiting:
-        names = {node.name for node in every(waiting.pop()) if isinstance(node, Variable) and node.name in values}
+        names = {node.name for node in every(waiting.pop(), seen) if isinstance(node, Variable) and node.name in values}
         waiting += [values[name] for name in names - found]
         found |= names
     return found
 
 
-def every(expression: Expression) -> Iterator[Expression]:
-    """All nodes of an expression, those in the arguments of its masks and the tensors behind relabels among them."""
+def every(expression: Expression, seen: set[int]) -> Iterator[Expression]:
+    """All nodes of an expression, those in the arguments of its masks and the tensors behind relabels among them.
+
+    seen: masks that were entered before; they are shared between names, and each is entered once.
+    """
     yield expression
     for child in children(expression):
-        yield from every(child)
+        yield from every(child, seen)
     if isinstance(expression, Contract) and expression.mask is not None:
-        yield from arguments(expression.mask)
+        yield from arguments(expression.mask, seen)
     elif isinstance(expression, Reduce) and expression.under is not None:
-        yield from arguments(expression.under)
+        yield from arguments(expression.under, seen)
 
 
-def arguments(mask: Mask) -> Iterator[Expression]:
-    """All nodes in the arguments and factors of a mask."""
+def arguments(mask: Mask, seen: set[int]) -> Iterator[Expression]:
+    """All nodes in the arguments and factors of a mask that was not entered before."""
+    if id(mask) in seen:
+        return
+    seen.add(id(mask))
     match mask:
         case Leaf():
             for _, value in mask.arguments:
-                yield from every(value)
+                yield from every(value, seen)
         case MaskProduct() | MaskSum():
-            yield from arguments(mask.left)
-            yield from arguments(mask.right)
+            yield from arguments(mask.left, seen)
+            yield from arguments(mask.right, seen)
         case Scaled():
-            yield from every(mask.factor)
-            yield from arguments(mask.mask)
+            yield from every(mask.factor, seen)
+            yield from arguments(mask.mask, seen)
         case Reversed() | Flipped() | Named():
-            yield from arguments(mask.mask)
+            yield from arguments(mask.mask, seen)
         case _:
             assert_never(mask)
 

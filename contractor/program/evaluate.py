@@ -145,7 +145,8 @@ def laid_out(node: Concat, parts: list[Value], reading: Reading) -> Value:
     ]
     tensors = aligned(renamed, (*common, node.axis))
     dtype = result_type(tensors, reading.real)
-    filled = [(one if one.dim() else one.reshape((1,) * (len(node.axes) + 2))).to(reading.device, dtype) for one in tensors]
+    device = next((one.device for one in tensors if one.dim()), reading.device)
+    filled = [(one if one.dim() else one.reshape((1,) * (len(node.axes) + 2))).to(device, dtype) for one in tensors]
     shape = torch.broadcast_shapes(*(one.shape[:-1] for one in filled))
     return in_order(Value(torch.cat([one.expand(*shape, one.shape[-1]) for one in filled], -1), (*common, node.axis)), node.axes)
 

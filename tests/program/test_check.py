@@ -320,7 +320,7 @@ def test_states(body: str, reason: str) -> None:
     assert understood(body).stateless == reason
 
 
-# ---- what is not a mistake --------------------------------------------------------------------------------------------------------
+# ---- what is not a mistake ----------------------------------------------------------------------------------------------
 
 
 def test_unused_operands_and_definitions_are_no_mistake() -> None:
