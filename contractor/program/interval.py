@@ -127,6 +127,7 @@ def cover(
         lambda value: known(given(value)),
         anything,
         Interval.same,
+        known,
     )
 
 

@@ -154,17 +154,18 @@ def evaluate(
     given: Callable[[Expression], Any],
     held: Callable[[Expression, Any], Any],
     same: Callable[[Any, Any], Any],
+    whole: Callable[[int], Any] = int,
 ) -> Any:
     """The value of a place under any reading of t, s, length and the arguments that knows Python's signs.
 
     given: an argument without positions → its value. held: an argument and a place's value → what it holds there.
-    same: equality under this reading.
+    same: equality under this reading. whole: an integer under this reading.
     """
 
     def value(node: Place) -> Any:
         match node:
             case Whole():
-                return node.value
+                return whole(node.value)
             case Target():
                 return t
             case Source():

@@ -153,7 +153,7 @@ def holds(case: Case, support: Place | None, t: int, s: int) -> Tensor:
 
     if support is None:
         return torch.tensor([[True]])
-    found = place_value(
+    return place_value(
         support,
         torch.tensor([[t]]),
         torch.tensor([[s]]),
@@ -162,7 +162,6 @@ def holds(case: Case, support: Place | None, t: int, s: int) -> Tensor:
         lambda value, place: held(value, int(place)),
         lambda a, b: a == b,
     )
-    return found
 
 
 def crossing(case: Case, step, axes: Axes, j: int, matrix: bool) -> Tensor:
