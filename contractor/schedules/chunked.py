@@ -89,7 +89,7 @@ def steady_factors(k: Builder, form: Form, fixed: dict[str, Expr], lane: Expr, s
         return None
     if form.gates:
         k.note("the mask's tile does not change from chunk to chunk")
-    return factors(k, form, tuple(fixed_points(form, gate, fixed[gate.name], lane) for gate in form.gates), seen)
+    return factors(k, form, tuple(fixed_points(k, form, gate, fixed[gate.name], lane) for gate in form.gates), seen)
 
 
 def load_tiles(k: Builder, form: Form, layout: Layout, w: Walk, here: Rows, n: Span, p: Span) -> tuple[Expr, Expr, Expr]:

@@ -108,15 +108,15 @@ def gate_points(
 ) -> tuple[Points, ...]:
     """The points of one block of rows under every gate."""
     return tuple(
-        fixed_points(form, gate, fixed[gate.name], lane) if gate.fixed else varying_points(k, form, w, gate, here, spans, prefix)
+        fixed_points(k, form, gate, fixed[gate.name], lane, prefix) if gate.fixed else varying_points(k, form, w, gate, here, spans, prefix)
         for gate in form.gates
     )
 
 
-def fixed_points(form: Form, gate: Gate, rate: Expr, lane: Expr) -> Points:
+def fixed_points(k: Builder, form: Form, gate: Gate, rate: Expr, lane: Expr, prefix: str = "") -> Points:
     """A decay that is the same at every position: sums are multiples of its rate."""
-    upto = (cast(lane, ACC) + 1.0) * rate
-    short = cast(lane, ACC) * rate if gate.shift else upto
+    upto = k.let(f"{prefix}{gate.name}_sum", cast(lane + 1, ACC) * rate)
+    short = k.let(f"{prefix}{gate.name}_before", cast(lane, ACC) * rate) if gate.shift else upto
     target, source = (upto, short) if form.future else (short, upto)
     return Points(Point(number(0.0)), Point(target), Point(rename(source, t="s")), Point(size("CHUNK", ACC) * rate))
 
