@@ -255,7 +255,7 @@ def product(left: Part, right: Part) -> Part:
         law = converted(left.law, left.frame.to(right.frame))
         return Part(merged(law, right.law), right.frame, coefficient)
     if left.frame.ahead == right.frame.ahead or not (left.law.steps and right.law.steps):
-        raise ContractorError("gates of a reversed mask times those of a flipped one (or a Fourier transform) go by definition only")
+        raise ContractorError("beside gates a reversed and a flipped mask (or a Fourier transform) go by definition only")
     return Part(merged(on_diagonal(left), on_diagonal(right)), PAST, coefficient)
 
 

@@ -11,7 +11,6 @@ import zlib
 
 import pytest
 import torch
-from mask_cases import Case, extra_axes, full, is_square, law_entries, random_leaf
 
 from contractor.errors import ContractorError
 from contractor.program.dense import Grid, dense_mask
@@ -32,6 +31,7 @@ from contractor.program.laws import is_matrix, terms
 from contractor.program.masks import MASKS
 from contractor.program.place import LAG, behind
 from contractor.program.values import Value
+from tests.program.mask_cases import Case, extra_axes, full, is_square, law_entries, random_leaf
 
 torch.set_num_threads(1)
 SHAPES = ((4, 4), (5, 5), (3, 5), (5, 3), (1, 1), (1, 4), (0, 0), (0, 3), (2, 0))
