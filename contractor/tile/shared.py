@@ -1,0 +1,59 @@
+"""An estimate, from above, of a program's shared memory: what the compiler keeps there for products, pipelines and stores.
+
+Measured on sm_90: every stage holds the tiles that a loop loads for its products; a right operand that is computed passes through shared
+memory, one at a time; a block stored through a descriptor passes through it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+from contractor.tile.expression import Cast, Dot, Expr, Rename, Tile
+from contractor.tile.kernel import Kernel, Let, Load, Loop, Statement, Store, statements
+from contractor.tile.rules import ACC, BOOL, I32, I64, Axes
+from contractor.tile.uses import nodes, read_by
+
+WIDTH: Mapping[str, int] = {ACC: 4, I32: 4, I64: 8, BOOL: 1}
+BARRIERS = 64
+
+
+def shared_bytes(kernel: Kernel, sizes: Mapping[str, int], widths: Mapping[str, int], stages: int) -> int:
+    """Bytes of shared memory of one program."""
+    every = statements(kernel.body)
+    lets = {one.tile: one.value for one in every if isinstance(one, Let)}
+    products = [x for one in every for part in read_by(one) for x in nodes(part) if isinstance(x, Dot)]
+    looped = {one.tile for one in inside_loops(kernel.body, False) if isinstance(one, Load)}
+    loaded = {found for x in products for operand in (x.left, x.right) if (found := source(operand, lets)) is not None}
+
+    def size(axes: Axes, dtype: str) -> int:
+        return prod(sizes[kernel.extent(axis)] for axis in axes) * (WIDTH.get(dtype) or widths[dtype])
+
+    tiles = sum(size(tile.axes, tile.dtype) * (stages if tile in looped else 1) for tile in loaded)
+    computed = [size(x.right.axes, x.right.dtype) for x in products if source(x.right, lets) is None]
+    stores = [size(one.value.axes, one.value.dtype) for one in every if isinstance(one, Store) and one.target.via == "descriptor"]
+    return tiles + max(computed, default=0) + sum(stores) + BARRIERS
+
+
+def inside_loops(body: tuple[Statement, ...], inside: bool) -> list[Statement]:
+    """The statements that some loop repeats."""
+    found: list[Statement] = []
+    for one in body:
+        if isinstance(one, Loop):
+            found.extend(inside_loops(one.body, True))
+        elif inside:
+            found.append(one)
+    return found
+
+
+def source(x: Expr, lets: Mapping[Tile, Expr]) -> Tile | None:
+    """The loaded tile that an operand is, under other axes perhaps; None if it is computed."""
+    match x:
+        case Tile():
+            return x if x.kind == "load" else source(lets[x], lets) if x in lets else None
+        case Rename():
+            return source(x.source, lets)
+        case Cast():
+            return None
+        case _:
+            return None
