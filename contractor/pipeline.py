@@ -9,19 +9,17 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from contractor.emit.header import header
 from contractor.errors import ArgumentError
 from contractor.plan.choose import choose, chosen
 from contractor.plan.contraction import order
-from contractor.plan.machine import MACHINES, Machine
+from contractor.plan.machine import Machine
 from contractor.plan.machine import machine as machine_of
-from contractor.plan.plan import Choice, Offer, Plan
+from contractor.plan.plan import Choice, Plan
 from contractor.plan.problem import Problem
 from contractor.plan.show import show_text
 from contractor.plan.sizes import problem_from_shapes, problem_from_sizes
@@ -36,11 +34,10 @@ from contractor.run.here import backend_of, machine_here
 from contractor.run.layer import called
 from contractor.run.operator import Operator, Steps
 from contractor.schedules.parts.task import task
+from contractor.schedules.parts.tilings import layout_of
 from contractor.schedules.register import SCHEDULES
 from contractor.schedules.schedule import Priced, kernel_of
-from contractor.schedules.parts.tilings import layout_of
 from contractor.text.parse import parse, read
-from contractor.text.show import show as show_spec
 from contractor.text.spec import Spec
 from contractor.tile.show import show as show_kernel
 
@@ -136,10 +133,13 @@ def run(problem: Problem, tensors: dict[str, Tensor], dtype: torch.dtype, option
     found = plan(problem, machine, options.schedule)
     choices = {choice.name: choice for choice in found.choices}
 
-    def evaluator(core: Core, problem: Problem) -> Execution:
+    def evaluator(core: Core) -> Execution:
         return Execution(chosen(choices[core.name]).schedule, found.machine, backend)
 
-    return called(problem.program, problem, tensors, dtype, evaluator, lambda contract, problem: path_of(contract, problem, found.machine))
+    def path(contract: Contract) -> tuple[tuple[int, ...], ...]:
+        return path_of(contract, problem, found.machine)
+
+    return called(problem, tensors, dtype, evaluator, path)
 
 
 @lru_cache(maxsize=1024)
@@ -176,5 +176,5 @@ def lowered(choice: Choice, core: Core, found: Plan) -> tuple[Any, Any, Any]:
 def source(found: Plan) -> str:
     """The text of the plan's kernels: Triton for a GPU, torch for a CPU. It runs alone."""
     backend: Backend = "triton" if found.machine.kind == "gpu" else "torch"
-    parts = [source_of(SCHEDULES[chosen(choice).schedule], task(core, found.problem), chosen(choice).tiling, backend) for choice, core in planned(found)]
+    parts = [source_of(chosen(choice).schedule, task(core, found.problem), chosen(choice).tiling, backend) for choice, core in planned(found)]
     return "\n\n".join(parts)

@@ -19,6 +19,7 @@ from typing import Literal, assert_never
 import torch
 from torch import Tensor
 
+from contractor.errors import ArgumentError
 from contractor.program.expression import (
     Apply,
     Axes,
@@ -124,6 +125,9 @@ def on_matrix(node: Apply, values: list[Value]) -> Value:
     """A discretisation: the matrix A [..., N, M], its input [..., M], the step [..., 1, 1]."""
     function = ELEMENTWISE[node.function]
     row, column = values[0].axes[-2:]
+    rows, columns = values[0].tensor.shape[-2:]
+    if rows != columns:
+        raise ArgumentError(f"{node.function}(): the matrix is square; {row} is {rows} and {column} is {columns}")
     rest = tuple(axis for axis in joint(values) if axis not in (row, column))
     matrix, *middle, step = aligned(values, (*rest, row, column))
     fed = [one.squeeze(-2) for one in middle]
@@ -186,15 +190,22 @@ def flattened(side: Value, positions: Axes, axis: str) -> Value:
 
 
 def einsum(node: Contract, operands: tuple[Value, ...]) -> Value:
-    """An ordinary contraction (its mask, if any, is not read): Einstein summation with grouped heads, in one dtype."""
+    """An ordinary contraction (its mask, if any, is not read): Einstein summation with grouped heads, in one dtype.
+
+    Raises ArgumentError where two operands give a letter different sizes (1 and another size too).
+    """
     heads = max(operand.heads for operand in operands)
     dtype = reduce(torch.promote_types, (operand.tensor.dtype for operand in operands))
     names = dict.fromkeys(letter for own in node.letters for letter in own)
     code = dict(zip(names, ascii_letters[2:], strict=False))
+    sizes: dict[str, int] = {}
     terms: list[str] = []
     tensors: list[Tensor] = []
     for operand, expression, letters in zip(operands, node.operands, node.letters, strict=True):
         renamed = dict(zip(expression.axes, letters, strict=True))
+        for axis, size in zip(operand.axes, operand.tensor.shape[2:], strict=True):
+            if sizes.setdefault(renamed[axis], size) != size:
+                raise ArgumentError(f"the axis {renamed[axis]} of a contraction has the sizes {sizes[renamed[axis]]} and {size}")
         terms.append("ab" + "".join(code[renamed[axis]] for axis in operand.axes))
         tensors.append(grouped(operand.tensor, heads).to(dtype))
     result = "ab" + "".join(code[axis] for axis in node.axes)

@@ -13,7 +13,6 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from contractor.emit.header import TORCH, TRITON
 from contractor.emit.torch import emit_torch
 from contractor.emit.triton import emit_triton
 from contractor.errors import RefusedError
@@ -26,7 +25,7 @@ from contractor.schedules.parts.tilings import layout_of
 from contractor.schedules.parts.walk import Layout
 from contractor.schedules.register import SCHEDULES
 from contractor.schedules.schedule import best, kernel_of, sizes_of
-from contractor.tile.ops import Kernel
+from contractor.tile.kernel import Kernel
 
 Backend = Literal["triton", "torch"]
 
@@ -93,6 +92,10 @@ def built(schedule: str, form: Form, layout: Layout, backend: Backend) -> Callab
 
 
 def printed(kernel: Kernel, backend: Backend) -> str:
-    """A file that holds one kernel."""
-    head, text = (TRITON, emit_triton(kernel)) if backend == "triton" else (TORCH, emit_torch(kernel))
-    return f"{head}\n\n{text}"
+    """A module that holds one kernel."""
+    return emit_triton(kernel) if backend == "triton" else emit_torch(kernel)
+
+
+def source_of(schedule: str, task: Task, tiling: Tiling, backend: Backend) -> str:
+    """The text of a task's kernel."""
+    return printed(kernel_of(SCHEDULES[schedule], task.form, layout_of(task, tiling)), backend)

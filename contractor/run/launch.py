@@ -8,10 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from contractor.emit import torch as torch_text
+from contractor.emit import triton as triton_text
 from contractor.plan.plan import Tiling
-from contractor.tile.count import evaluate
-from contractor.tile.descriptor import block_shape
-from contractor.tile.ops import Kernel
+from contractor.tile.access import descriptor_block
+from contractor.tile.count import programs_of
+from contractor.tile.kernel import Kernel
 
 try:
     from triton.tools.tensor_descriptor import TensorDescriptor
@@ -21,19 +23,20 @@ except ImportError:
 
 def launch_torch(function: Callable[..., None], kernel: Kernel, tensors: dict[str, Tensor], sizes: dict[str, Any]) -> None:
     """All programs at once, by the torch text."""
-    arguments = [tensors[one.name] for one in kernel.buffers]
-    arguments += [sizes[name] for name in (*kernel.scalars, *kernel.constants)]
-    function(*arguments, int(evaluate(kernel.programs, sizes)))
+    given = {**sizes, **tensors, "programs": programs_of(kernel, sizes)}
+    function(*(given[name] for name in torch_text.arguments(kernel)))
 
 
 def launch_triton(function: Any, kernel: Kernel, tensors: dict[str, Tensor], sizes: dict[str, Any], tiling: Tiling) -> None:
     """One grid, on the tensors' device."""
-    arguments = [described(tensors[one.name], block_shape(kernel, one, sizes)) if one.via == "descriptor" else tensors[one.name] for one in kernel.buffers]
-    arguments += [sizes[name] for name in kernel.scalars]
-    constants = {name: sizes[name] for name in kernel.constants}
-    programs = int(evaluate(kernel.programs, sizes))
-    with torch.cuda.device(next(iter(tensors.values())).device):
-        function[(programs,)](*arguments, **constants, num_warps=tiling.warps, num_stages=tiling.stages)
+    given: dict[str, Any] = {**sizes, **tensors}
+    for buffer in kernel.buffers:
+        if buffer.via == "descriptor":
+            block = [sizes.get(name, 1) for name in descriptor_block(kernel, buffer.name)]
+            given[buffer.name] = described(tensors[buffer.name], block)
+    arguments = {name: given[name] for name in triton_text.arguments(kernel)}
+    with torch.cuda.device(tensors["result"].device):
+        function[(programs_of(kernel, sizes),)](**arguments, num_warps=tiling.warps, num_stages=tiling.stages)
 
 
 def described(tensor: Tensor, block: list[int]) -> Any:

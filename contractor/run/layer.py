@@ -13,12 +13,13 @@ import torch
 from torch import Tensor
 
 from contractor.plan.problem import Problem
+from contractor.program.dense import dense_mask
+from contractor.program.dense import Grid, dense_mask
 from contractor.program.evaluate import Reading, evaluate
-from contractor.program.expression import Contract, Reduce
+from contractor.program.expression import Contract, Expression, Number, Reduce
 from contractor.program.mixing import Core, Mixing, mixings
 from contractor.program.program import Definition, Program
 from contractor.program.reduce import masked_softmax
-from contractor.program.reference import dense_mask
 from contractor.program.values import Value, broadcast, from_call, to_call
 from contractor.run.contraction import Path, pairwise
 from contractor.run.frame import Frame
@@ -26,8 +27,8 @@ from contractor.run.mix import Evaluator, Mix
 from contractor.run.normal import normal
 from contractor.schedules.parts.task import task
 
-Choose = Callable[[Core, Problem], Evaluator]
-Order = Callable[[Contract, Problem], Path]
+Choose = Callable[[Core], Evaluator]
+Order = Callable[[Contract], Path]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ class Call:
         """A mixing by the plan, an ordinary contraction pair by pair."""
         mixing = next((one for one in self.mixings if one.contract == contract), None)
         if mixing is None:
-            return pairwise(contract, operands, self.order(contract, self.problem))
+            return pairwise(contract, operands, self.order(contract))
         first, *rest = (self.mixed(core) for core in mixing.terms)
         total = first.tensor
         for value in rest:
@@ -92,18 +93,25 @@ class Call:
         frame = Frame(core, self.problem, lambda expression: evaluate(expression, self.reading), self.dtype, self.device)
         form = normal(frame, task(core, self.problem))
         names = tuple(form.tensors)
-        result = Mix.apply(form.task, self.choose(core, self.problem), names, *form.tensors.values())
+        result = Mix.apply(form.task, self.choose(core), names, *form.tensors.values())
         return form.restore(result)
 
     def softmax(self, node: Reduce, value: Value) -> Value:
         """A softmax under a mask, dense."""
         assert node.under is not None
-        mask = dense_mask(node.under, lambda expression: evaluate(expression, self.reading), self.problem.sizes.mapping)
-        return masked_softmax(node, value, mask)
+        sizes = self.problem.sizes
+        return masked_softmax(node, value, dense_mask(node.under, Grid(sizes.T, sizes.S, self.exact)))
+
+    def exact(self, expression: Expression) -> Value:
+        """An argument of a mask that is formed entry by entry: in float64, integers in 64 bits."""
+        value = evaluate(expression, self.reading)
+        kinds = {Number.INT: torch.int64, Number.REAL: torch.float64, Number.COMPLEX: torch.complex128}
+        return Value(value.tensor.to(kinds[expression.number]), value.axes)
 
 
-def called(program: Program, problem: Problem, tensors: dict[str, Tensor], dtype: torch.dtype, choose: Choose, order: Order) -> tuple[Tensor, ...]:
+def called(problem: Problem, tensors: dict[str, Tensor], dtype: torch.dtype, choose: Choose, order: Order) -> tuple[Tensor, ...]:
     """The outputs of a layer for tensors in call layout."""
+    program = problem.program
     operands = {operand.name: from_call(operand, tensors[operand.name]) for operand in program.operands}
     device = next(iter(tensors.values())).device
     call = Call(problem, operands, dtype, device, choose, order, mixings(program))

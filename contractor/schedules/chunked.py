@@ -7,15 +7,16 @@ section 6) with the passes of the states and of the outputs in one kernel, as ea
 
 from __future__ import annotations
 
-from contractor.schedules.parts.factors import Factors, factors, fixed_points, gate_points, rates
 from contractor.plan.machine import Machine
 from contractor.plan.plan import Tiling
+from contractor.schedules.parts.factors import Factors, factors, fixed_points, gate_points, rates
 from contractor.schedules.parts.form import Form, Task
 from contractor.schedules.parts.support import directed
 from contractor.schedules.parts.tilings import staged, tiling
 from contractor.schedules.parts.walk import Layout, Rows, Walk, inner, outer, rows, sizes, table, walk
 from contractor.tile.build import Builder
-from contractor.tile.ops import ACC, Expr, Kernel, Span, cast, cdiv, dot, iota, rename, select, size
+from contractor.tile.kernel import Kernel, Span
+from contractor.tile.ops import ACC, Expr, cast, cdiv, dot, iota, rename, select, size
 
 SAYS = "result[t, p] = scale · Σ over s and n of L[t, s] · query[t, n] · key[s, n] · value[s, p]"
 

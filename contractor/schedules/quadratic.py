@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from contractor.schedules.parts.factors import NEVER, Spans, exponents, gate_points, rates
 from contractor.plan.machine import Machine
 from contractor.plan.plan import Tiling
+from contractor.schedules.parts.factors import NEVER, Spans, exponents, gate_points, rates
 from contractor.schedules.parts.form import Form, Task
 from contractor.schedules.parts.support import bounds, directed, supported, visible
 from contractor.schedules.parts.tables import looked_up
 from contractor.schedules.parts.tilings import ROWS, staged, tiling
 from contractor.schedules.parts.walk import Layout, Rows, Walk, inner, outer, rows, sizes, table, walk
 from contractor.tile.build import Builder
-from contractor.tile.ops import ACC, Expr, Kernel, cast, cdiv, dot, exp2, iota, rename, select, size, total
+from contractor.tile.kernel import Kernel
+from contractor.tile.ops import ACC, Expr, cast, cdiv, dot, exp2, iota, rename, select, size, total
 
 SAYS = "result[t, p] = scale · Σ over s and n of L[t, s] · query[t, n] · key[s, n] · value[s, p], scores first"
 

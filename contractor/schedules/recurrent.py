@@ -15,7 +15,8 @@ from contractor.schedules.parts.form import Form, Gate, Matrix, Task
 from contractor.schedules.parts.tilings import tiling
 from contractor.schedules.parts.walk import Layout, Walk, head_of, inner, outer, sizes, table, walk
 from contractor.tile.build import Builder
-from contractor.tile.ops import ACC, I64, Expr, Kernel, Span, cast, exp2, iota, rename, size, total
+from contractor.tile.kernel import Kernel, Span
+from contractor.tile.ops import ACC, I64, Expr, cast, exp2, iota, rename, size, total
 
 SAYS = "state ← transition · state + key[t, n] · value[t, p]; result[t, p] = scale · Σ over n of query[t, n] · state[n, p]"
 

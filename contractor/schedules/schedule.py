@@ -19,7 +19,7 @@ from contractor.schedules.parts.task import task
 from contractor.schedules.parts.tilings import layout_of
 from contractor.schedules.parts.walk import Layout
 from contractor.tile.count import count
-from contractor.tile.ops import Kernel
+from contractor.tile.kernel import Kernel
 
 
 class Schedule(Protocol):
@@ -77,8 +77,8 @@ def priced(schedule: Schedule, wanted: Task, machine: Machine, tiling: Tiling) -
     counted = count(kernel, sizes_of(wanted, tiling), widths_of(wanted))
     cost = Cost(
         flops=counted.flops,
-        tensor_flops=counted.dot_flops,
-        bytes=counted.read + counted.written,
+        tensor_flops=counted.tensor_flops,
+        bytes=counted.bytes_read + counted.bytes_written,
         launches=1,
         steps=counted.steps,
         programs=counted.programs,
@@ -99,4 +99,4 @@ def sizes_of(wanted: Task, tiling: Tiling) -> dict[str, int]:
 def widths_of(wanted: Task) -> dict[str, int]:
     """Bytes of an element by dtype or buffer."""
     operand = BYTES[wanted.dtype]
-    return {"acc": max(4, operand), "i32": 4, "i64": 8, **{name: operand for name in ("query", "key", "value", "result")}}
+    return {"acc": max(4, operand), "i32": 4, "i64": 8, **dict.fromkeys(("query", "key", "value", "result"), operand)}
