@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import random
+import re
 import time
+from pathlib import Path
 
 import pytest
 
 from contractor.errors import Span, SpecError
 from contractor.program.check import check
+from contractor.program.show import show
 from contractor.text import spec
 from contractor.text.parse import parse
 
+SPECS = sorted((Path(__file__).parents[1] / "specs").glob("*.ctr"))
 HEAD = """layer a
 input Q [T, N]
 input K [S, N]
@@ -329,3 +334,22 @@ def built(*statements: spec.Statement) -> spec.Spec:
     """A layer from nodes, with one input X [S]."""
     operand = spec.Declaration("input", spec.Name("X"), (spec.Name("S"),))
     return spec.Spec((spec.Layer(spec.Name("a", Span(6, 7)), (operand, *statements)),), "layer a\n")
+
+
+def test_random_slips_are_refused_or_understood() -> None:
+    """A token of a layer exchanged for another: every result is a program that can be shown, or a SpecError."""
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    texts = [path.read_text(encoding="utf-8") for path in SPECS]
+    names = [name for text in texts for name in re.findall(r"\w+", text)]
+    refusals = 0
+    for _ in range(200):
+        text = chance.choice(texts)
+        slip = chance.choice(list(re.finditer(r"\w+", text)))
+        try:
+            for program in check(parse(text[: slip.start()] + chance.choice(names) + text[slip.end() :])):
+                assert show(program)
+        except SpecError:
+            refusals += 1
+    assert 0 < refusals < 200

@@ -233,6 +233,8 @@ def test_discretisations_of_a_matrix(singular: bool) -> None:
     for name, value in expected.items():
         result = run(matrix_node(name), a=a, b=b, dt=dt)
         torch.testing.assert_close(result.tensor, value.expand_as(result.tensor), rtol=1e-11, atol=1e-11)
+    with pytest.raises(ArgumentError, match="the matrix is square; N is 3 and M is 2"):
+        run(matrix_node("zoh_matrix"), a=a[..., :2], dt=dt)
     half = run(matrix_node("zoh_matrix"), a=a.bfloat16(), dt=dt.bfloat16()).tensor
     assert half.dtype == torch.bfloat16
 
@@ -392,6 +394,8 @@ def test_relabel_and_contract() -> None:
     node = Contract((variable("q", "TN"), renamed), (("T", "M"), ("S", "M")), None, (), ("T", "S"), Number.REAL)
     expected = torch.einsum("bhtn,bhsn->bhts", q, k.repeat_interleave(2, 1))
     torch.testing.assert_close(run(node, q=q, k=k).tensor, expected)
+    with pytest.raises(ArgumentError, match="the axis M of a contraction has the sizes 3 and 1"):
+        run(node, q=q, k=k[..., :1])
     mixed = run(node, q=q.bfloat16(), k=k.float())
     assert mixed.tensor.dtype == torch.float32
     assert torch.autograd.gradcheck(lambda q, k: run(node, q=q, k=k).tensor.sum((0, 1)), (q.requires_grad_(), k.requires_grad_()))
