@@ -90,6 +90,12 @@ def polar(r: Tensor, theta: Tensor) -> Tensor:
     return torch.complex((r * torch.cos(theta)).to(dtype), (r * torch.sin(theta)).to(dtype))
 
 
+def clamp(x: Tensor, lo: Tensor, hi: Tensor) -> Tensor:
+    """min(max(x, lo), hi); plain numbers are brought to the others' device, which torch's own does not do."""
+    device = next((one.device for one in (x, lo, hi) if one.dim()), x.device)
+    return torch.clamp(x.to(device), lo.to(device), hi.to(device))
+
+
 def minus_one(z: Tensor) -> Tensor:
     """exp(z) − 1, accurate near 0 for complex z too."""
     if not z.is_complex():
@@ -210,7 +216,7 @@ ROWS = (
     Function("cos", ONE, torch.cos),
     Function("min", TWO, torch.minimum, "larger", takes_complex=False),
     Function("max", TWO, torch.maximum, "larger", takes_complex=False),
-    Function("clamp", ("x", "lo", "hi"), torch.clamp, "larger", takes_complex=False),
+    Function("clamp", ("x", "lo", "hi"), clamp, "larger", takes_complex=False),
     Function("real", ONE, real, "modulus"),
     Function("imag", ONE, imag, "modulus"),
     Function("conj", ONE, conj, "larger"),

@@ -153,6 +153,8 @@ def test_clamp_and_polar() -> None:
     x = tensor(4, 1, 1, 4, 3)
     clamped = run(apply("clamp", variable("x", "TN"), Constant(-0.5), Constant(1)), x=x).tensor
     assert clamped.equal(x.clamp(-0.5, 1)) and clamped.dtype == torch.float64
+    half = run(apply("clamp", variable("x", "TN"), Constant(-0.5), Constant(1)), x=x.bfloat16()).tensor
+    assert half.dtype == torch.bfloat16
     y = tensor(5, 1, 1, 4)
     result = run(apply("polar", variable("x", "TN"), variable("y", "T")), x=x, y=y).tensor
     torch.testing.assert_close(result, x * torch.exp(1j * y[..., None]))
