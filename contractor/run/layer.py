@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from contractor.plan.problem import Problem
-from contractor.program.dense import dense_mask
 from contractor.program.dense import Grid, dense_mask
 from contractor.program.evaluate import Reading, evaluate
 from contractor.program.expression import Contract, Expression, Number, Reduce

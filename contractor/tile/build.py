@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 
 from contractor.errors import TileError
@@ -97,7 +97,7 @@ class Builder:
         self.put(Store(target, where, value))
 
     @contextmanager
-    def loop(self, name: str, count: Expr | int) -> Iterator[Tile]:
+    def loop(self, name: str, count: Expr | int) -> Generator[Tile, None, None]:
         """What is written inside happens for name = 0, 1, … below count, which may differ between programs."""
         counter = Tile((), I32, False, self.fresh(name), "counter")
         self.blocks.append([])

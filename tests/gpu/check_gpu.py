@@ -1,0 +1,188 @@
+"""On a GPU: the numbers of real layers first, against float64 and against the peers that are installed; then times.
+
+    python tests/gpu/check_gpu.py [numbers] [times]
+
+Outputs are checked on fresh random inputs, three times over, bit for bit equal on repetition. Peers (flash-linear-attention, mamba_ssm)
+are compared where they can be imported; nothing here builds or fetches them. Exits 1 if any number is out of bounds.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+import triton
+from torch import Tensor
+
+import contractor
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+FORWARD, BACKWARD = 5e-3, 1e-2  # relative error of bfloat16 against float64
+COPY = 4.27e12  # bytes/s of a device-to-device copy on an H200
+failures: list[str] = []
+
+
+def error(got: Tensor, wanted: Tensor) -> float:
+    """‖got − wanted‖ / ‖wanted‖."""
+    return float((got.double() - wanted.double()).norm() / wanted.double().norm())
+
+
+def verdict(name: str, figure: float, bound: float) -> None:
+    """Prints one comparison; NaN never passes."""
+    good = figure <= bound
+    if not good:
+        failures.append(name)
+    print(f"{'ok  ' if good else 'FAIL'} {name:58} {figure:.1e}  (at most {bound:.0e})", flush=True)
+
+
+# ---- layers ---------------------------------------------------------------------------------------------------------------------
+
+
+def normal(*shape: int, dtype: torch.dtype = torch.bfloat16) -> Tensor:
+    """A standard normal tensor on the GPU."""
+    return torch.randn(*shape, device="cuda", dtype=dtype)
+
+
+def mamba2(batch: int = 1, length: int = 2048) -> dict[str, Tensor]:
+    """Mamba-2's layer at its 2.7B shape: 80 heads of 64, state 128, one group for B and C."""
+    heads = 80
+    return {
+        "C": normal(batch, length, 1, 128),
+        "B": normal(batch, length, 1, 128),
+        "X": normal(batch, length, heads, 64),
+        "dt": normal(batch, length, heads, dtype=torch.float32),
+        "A_log": torch.rand(heads, device="cuda").mul(15).add(1).log(),
+        "dt_bias": normal(heads, dtype=torch.float32) - 4,
+        "D": normal(heads, dtype=torch.float32),
+    }
+
+
+def retention(batch: int = 1, length: int = 2048) -> dict[str, Tensor]:
+    """RetNet at a 1.3B-like shape: 8 heads, keys of 256, values of 512."""
+    gamma = 1 - 2.0 ** (-5.0 - torch.arange(8, device="cuda", dtype=torch.float32))
+    return {"Q": normal(batch, length, 8, 256), "K": normal(batch, length, 8, 256), "V": normal(batch, length, 8, 512), "gamma": gamma}
+
+
+def linear_attention(batch: int = 1, length: int = 2048) -> dict[str, Tensor]:
+    """Linear attention at a 1.3B-like shape: 16 heads of 128."""
+    return {"Q": normal(batch, length, 16, 128), "K": normal(batch, length, 16, 128), "V": normal(batch, length, 16, 128)}
+
+
+LAYERS: dict[str, Callable[[], dict[str, Tensor]]] = {"mamba2": mamba2, "retention": retention, "linear_attention": linear_attention}
+
+
+def numbers(name: str, schedule: str, seed: int) -> None:
+    """One layer in one order, forward and backward, against the same operator in float64 on the GPU (by the torch text)."""
+    torch.manual_seed(seed)
+    tensors = LAYERS[name]()
+    op = contractor.compile(EXAMPLES / f"{name}.ctr", schedule=schedule)
+    exact = contractor.compile(EXAMPLES / f"{name}.ctr", backend="torch", schedule="chunked")
+    leaves = {key: tensor.clone().requires_grad_() for key, tensor in tensors.items()}
+    got = op(**leaves)
+    gradient = torch.randn_like(got)
+    gradients = torch.autograd.grad(got, list(leaves.values()), gradient)
+    again = op(**tensors)
+    wide = {key: tensor.double().requires_grad_() for key, tensor in tensors.items()}
+    wanted = exact(**wide)
+    wanted_gradients = torch.autograd.grad(wanted, list(wide.values()), gradient.double())
+    verdict(f"{name} {schedule} forward", error(got, wanted), FORWARD)
+    verdict(f"{name} {schedule} bitwise repeatable", float((again != got.detach()).sum()), 0.0)
+    for key, one, other in zip(leaves, gradients, wanted_gradients, strict=True):
+        verdict(f"{name} {schedule} gradient of {key}", error(one, other), BACKWARD)
+
+
+def peers(seed: int) -> None:
+    """The same tensors through the peers that are there."""
+    torch.manual_seed(seed)
+    try:
+        from mamba_ssm.ops.triton.ssd_combined import mamba_chunk_scan_combined  # noqa: PLC0415
+    except ImportError:
+        print("mamba_ssm is not installed")
+    else:
+        x = mamba2()
+        a = -x["A_log"].exp()
+        theirs = mamba_chunk_scan_combined(x["X"], x["dt"], a, x["B"], x["C"], 256, D=x["D"], dt_bias=x["dt_bias"], dt_softplus=True)
+        verdict("mamba2 agrees with mamba_ssm", error(contractor.compile(EXAMPLES / "mamba2.ctr")(**x), theirs), 2 * FORWARD)
+    try:
+        from fla.ops.linear_attn import chunk_linear_attn  # noqa: PLC0415
+        from fla.ops.retention import chunk_retention  # noqa: PLC0415
+    except ImportError:
+        print("fla is not installed")
+        return
+    x = retention()
+    theirs = chunk_retention(x["Q"], x["K"], x["V"], scale=256**-0.5)[0]
+    verdict("retention agrees with fla", error(contractor.compile(EXAMPLES / "retention.ctr")(**x), theirs), 2 * FORWARD)
+    x = linear_attention()
+    features = [torch.nn.functional.elu(x[key]) + 1 for key in "QK"]
+    theirs = chunk_linear_attn(*features, x["V"], scale=1.0, normalize=True)[0]
+    verdict("linear attention agrees with fla", error(contractor.compile(EXAMPLES / "linear_attention.ctr")(**x), theirs), 2 * FORWARD)
+
+
+# ---- times ----------------------------------------------------------------------------------------------------------------------
+
+CAUSAL = """layer causal
+input Q [T, N]
+input K [S, N]
+input V [S, P]
+output contract(TN, SN, SP, TS -> TP)(Q, K, V, causal())
+"""
+GATED = CAUSAL.replace("layer causal", "layer gated").replace("output", "input G [S]\noutput").replace("causal()", "semiseparable(log = G)")
+PROMISED = GATED.replace("input G [S]", "input G [S] in [-50, 0]").replace("gated", "promised")
+FIXED = CAUSAL.replace("layer causal", "layer fixed").replace("output", "param g [] in [0.5, 1]\noutput").replace("causal()", "decay(g)")
+SHAPES = ((4, 4096, 32, 128, 128), (8, 2048, 32, 64, 64), (4, 4096, 64, 128, 64), (1, 32768, 16, 128, 128))
+
+
+def milliseconds(call: Callable[[], object]) -> float:
+    """The median."""
+    return float(triton.testing.do_bench(call, warmup=10, rep=60, return_mode="median"))
+
+
+def timed(shape: tuple[int, ...], text: str, schedule: str) -> str:
+    """Forward, and forward + backward, of one layer in one order."""
+    batch, length, heads, inner, outer = shape
+    op = contractor.compile(text, schedule=schedule)
+    torch.manual_seed(0)
+    tensors = {"Q": normal(batch, length, heads, inner), "K": normal(batch, length, heads, inner), "V": normal(batch, length, heads, outer)}
+    if "input G" in text:
+        tensors["G"] = torch.nn.functional.logsigmoid(normal(batch, length, heads, dtype=torch.float32) + 2)
+    if "param g" in text:
+        tensors["g"] = 1 - 2.0 ** (-5.0 - torch.arange(heads, device="cuda") % 8)
+    floor = 2 * batch * length * heads * (2 * inner + 2 * outer) / COPY * 1e3
+    forward = milliseconds(lambda: op(**tensors))
+    leaves = {key: tensor.clone().requires_grad_() for key, tensor in tensors.items()}
+    gradient = torch.randn_like(tensors["V"])
+    both = milliseconds(lambda: torch.autograd.grad(op(**leaves), list(leaves.values()), gradient))
+    return f"{forward:8.3f} ms ({forward / floor:5.2f} × floor)   forward + backward {both:8.3f} ms"
+
+
+def times() -> None:
+    """A table."""
+    for shape in SHAPES:
+        for text in (CAUSAL, FIXED, PROMISED, GATED):
+            name = text.split()[1]
+            print(f"{shape!s:28} {name:9} chunked   {timed(shape, text, 'chunked')}", flush=True)
+    for length in (256, 1024, 4096):
+        for text in (CAUSAL, GATED):
+            for schedule in ("chunked", "quadratic", "recurrent"):
+                print(f"{(4, length, 32, 128, 128)!s:28} {text.split()[1]:9} {schedule:9} {timed((4, length, 32, 128, 128), text, schedule)}", flush=True)
+
+
+def main(wanted: list[str]) -> int:
+    """Runs the parts asked for, numbers first."""
+    print(torch.cuda.get_device_name(), "torch", torch.__version__, "triton", triton.__version__)
+    if "numbers" in wanted or not wanted:
+        for seed in range(3):
+            for name in LAYERS:
+                for schedule in ("chunked", "quadratic", "recurrent") if seed == 0 else ("chunked",):
+                    numbers(name, schedule, seed)
+        peers(0)
+    if "times" in wanted or not wanted:
+        times()
+    print(f"{len(failures)} failed" + (": " + ", ".join(failures) if failures else ""))
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
