@@ -30,12 +30,18 @@ def emit_file(routine: Routine, backend: Backend, name: str = "forward", title: 
     Raises TileError if two launches want one constant to have two values.
     """
     kernels = tuple({launch.kernel.name: launch.kernel for launch in routine.launches}.values())
-    described = backend == "triton" and any(buffer.via == "descriptor" for kernel in kernels for buffer in kernel.buffers)
-    text = triton_text.emit_triton(*kernels) if backend == "triton" else torch_text.emit_torch(*kernels)
-    if backend == "triton":
-        text = "import torch\n" + text.replace("\n\n\n", f"\n{DESCRIPTOR}\n\n\n" if described else "\n\n\n", 1)
+    printed = triton_text.functions(kernels) if backend == "triton" else torch_text.functions(kernels)
     made = Launcher(routine, backend)
-    return header(*title) * bool(title) + text + "\n\n" + "\n".join((*made.settings(), "", "", *made.function(name))) + "\n"
+    top = "\n".join((*imports(kernels, backend), "", *made.settings()))
+    return (header(*title) if title else "") + f"{top}\n\n\n{printed}\n\n" + "\n".join(made.function(name)) + "\n"
+
+
+def imports(kernels: tuple[Kernel, ...], backend: Backend) -> tuple[str, ...]:
+    """The imports of a file."""
+    if backend == "torch":
+        return torch_text.imports(kernels)
+    described = any(buffer.via == "descriptor" for kernel in kernels for buffer in kernel.buffers)
+    return ("import torch", *triton_text.IMPORTS, *((DESCRIPTOR,) if described else ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,22 +104,31 @@ class Launcher:
         yield f'{INDENT}"""{self.says()}"""'
         for one in inputs:
             yield f"{INDENT}{one} = {one}.contiguous()"
-        for size in self.sizes():
-            if size in sources:
-                yield f"{INDENT}{size} = {sources[size]}"
+        yield from self.read_sizes()
         for one, dims, dtype in self.made():
             yield f"{INDENT}{one} = torch.empty({', '.join(dims)}, dtype={dtype}, device={inputs[0]}.device)"
         for launch in self.routine.launches:
             yield from self.call(launch)
         yield f"{INDENT}return {', '.join(self.routine.outputs)}"
 
+    def read_sizes(self) -> Iterator[str]:
+        """The lines that read sizes from shapes: whole shapes where they tell several."""
+        sources, wanted = self.sources(), self.sizes()
+        for name in self.routine.inputs:
+            told = [dim if sources[dim].startswith(f"{name}.") and dim in wanted else "_" for dim in self.tensors()[name].dims]
+            fresh = [dim for dim in told if dim != "_"]
+            if len(fresh) > 1:
+                yield f"{INDENT}{', '.join(told)} = {name}.shape"
+            elif fresh:
+                yield f"{INDENT}{fresh[0]} = {sources[fresh[0]]}"
+
     def says(self) -> str:
         """The tensors' shapes."""
-        tensors = self.tensors()
-        inputs, outputs = (
-            ", ".join(f"{name} [{', '.join(tensors[name].dims)}]" for name in names) for names in (self.routine.inputs, self.routine.outputs)
-        )
-        return f"{inputs} → {outputs}"
+        return f"{self.shapes(self.routine.inputs)} → {self.shapes(self.routine.outputs)}"
+
+    def shapes(self, names: tuple[str, ...]) -> str:
+        """Some tensors with their dimensions."""
+        return ", ".join(f"{name} [{', '.join(self.tensors()[name].dims)}]" for name in names)
 
     def made(self) -> Iterator[tuple[str, tuple[str, ...], str]]:
         """The tensors that the function makes: name, dimensions, dtype."""

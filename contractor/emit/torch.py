@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import assert_never
 
 from contractor.emit.place import At, Block, Place, Whole, place
@@ -51,11 +52,20 @@ def longest(count):
 
 def emit_torch(*kernels: Kernel) -> str:
     """The text of the kernels, imports first: a module that runs alone."""
-    functions = "\n\n".join(function(kernel) for kernel in kernels)
-    imports = "import math\n\nimport torch\n" if "math." in functions else "import torch\n"
-    return f"{imports}\n\n{HELPERS}\n\n{functions}"
+    return "\n".join(imports(kernels)) + "\n\n\n" + functions(kernels)
 
 
+def imports(kernels: tuple[Kernel, ...]) -> tuple[str, ...]:
+    """The imports of the kernels' text."""
+    return ("import math", "", "import torch") if "math." in functions(kernels) else ("import torch",)
+
+
+def functions(kernels: tuple[Kernel, ...]) -> str:
+    """The text of the kernels and of what they call."""
+    return f"{HELPERS}\n\n" + "\n\n".join(function(kernel) for kernel in kernels)
+
+
+@lru_cache(maxsize=1024)
 def arguments(kernel: Kernel) -> tuple[str, ...]:
     """What the printed function takes, in order: buffers, scalars, constants, and `programs`; nothing that it does not read."""
     lines = body(kernel)
@@ -69,6 +79,7 @@ def function(kernel: Kernel) -> str:
     return "\n".join((*top, *(line.text for line in body(kernel)))) + "\n"
 
 
+@lru_cache(maxsize=1024)
 def body(kernel: Kernel) -> tuple[Line, ...]:
     """The lines below the signature."""
     own = [buffer.name for buffer in kernel.buffers if buffer.dtype == buffer.name and buffer.name not in kernel.stored]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import assert_never
 
 from contractor.emit.text import ATOM, INDENT, INFIX, Line, infix, level, needed, real, signature, used
@@ -20,9 +21,15 @@ IMPORTS = ("import triton", "import triton.language as tl")
 
 def emit_triton(*kernels: Kernel) -> str:
     """The text of the kernels, imports first: a module that runs alone."""
-    return "\n".join(IMPORTS) + "\n\n\n" + "\n\n".join(function(kernel) for kernel in kernels)
+    return "\n".join(IMPORTS) + "\n\n\n" + functions(kernels)
 
 
+def functions(kernels: tuple[Kernel, ...]) -> str:
+    """The text of the kernels alone."""
+    return "\n\n".join(function(kernel) for kernel in kernels)
+
+
+@lru_cache(maxsize=1024)
 def arguments(kernel: Kernel) -> tuple[str, ...]:
     """What the printed function takes, in order: buffers, then scalars, then constants; nothing that it does not read."""
     lines = body(kernel)
@@ -45,6 +52,7 @@ def quoted(name: str) -> str:
     return f'"{name}"'
 
 
+@lru_cache(maxsize=1024)
 def body(kernel: Kernel) -> tuple[Line, ...]:
     """The lines below the signature."""
     return tuple(needed(list(Printer(kernel).block(kernel.body, INDENT))))

@@ -14,11 +14,10 @@ from math import prod
 from contractor.tile.evaluate import Numbers, Places, mean, value
 from contractor.tile.expression import Binary, Cast, Dot, Expr, Reduce, Select, Unary
 from contractor.tile.kernel import Buffer, Kernel, Let, Load, Loop, Statement, Store
-from contractor.tile.rules import ACC, BOOL, I32, I64, Axes
-from contractor.tile.shared import shared_bytes
+from contractor.tile.rules import BOOL, I32, I64, Axes
+from contractor.tile.shared import element_width, shared_bytes
 from contractor.tile.uses import nodes, read_by
 
-WIDTH: Mapping[str, int] = {ACC: 4, I32: 4, I64: 8, BOOL: 1}
 ARITHMETIC = ("+", "-", "*", "/", "least", "most")
 EXPONENTIALS = ("exp2", "log2")
 
@@ -61,7 +60,7 @@ def count(
 ) -> Count:
     """What a kernel costs at some sizes.
 
-    element_bytes: of each buffer that holds what the caller gives (2 where not said). assumed: the values of tiles that loop counts read
+    element_bytes: of each buffer that holds what the caller gives (2 where not said), and of "acc" where it is not 4. assumed: the values of tiles that loop counts read
     from memory; a count that only such a value bounds from below or above is taken without that bound. stages: of the software pipeline.
     A buffer with a dimension that `sizes` does not name counts every access. Raises TileError if a loop count depends on data alone.
     """
@@ -174,8 +173,8 @@ def moved(kernel: Kernel, moves: Moves, sizes: Mapping[str, int], widths: Mappin
 
 
 def width(buffer: Buffer, widths: Mapping[str, int]) -> int:
-    """Bytes of one element; accumulators are as wide as said, where it is said."""
-    return WIDTH.get(buffer.dtype) or widths[buffer.dtype]
+    """Bytes of one element."""
+    return element_width(buffer.dtype, widths)
 
 
 def tensor_bytes(buffer: Buffer, sizes: Mapping[str, int], widths: Mapping[str, int]) -> float:

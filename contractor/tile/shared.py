@@ -27,12 +27,17 @@ def shared_bytes(kernel: Kernel, sizes: Mapping[str, int], widths: Mapping[str, 
     loaded = {found for x in products for operand in (x.left, x.right) if (found := source(operand, lets)) is not None}
 
     def size(axes: Axes, dtype: str) -> int:
-        return prod(sizes[kernel.extent(axis)] for axis in axes) * (WIDTH.get(dtype) or widths[dtype])
+        return prod(sizes[kernel.extent(axis)] for axis in axes) * element_width(dtype, widths)
 
     tiles = sum(size(tile.axes, tile.dtype) * (stages if tile in looped else 1) for tile in loaded)
     computed = [size(x.right.axes, x.right.dtype) for x in products if source(x.right, lets) is None]
     stores = [size(one.value.axes, one.value.dtype) for one in every if isinstance(one, Store) and one.target.via == "descriptor"]
     return tiles + max(computed, default=0) + sum(stores) + BARRIERS
+
+
+def element_width(dtype: str, widths: Mapping[str, int]) -> int:
+    """Bytes of one element, as said or as usual."""
+    return widths[dtype] if dtype in widths else WIDTH[dtype]
 
 
 def inside_loops(body: tuple[Statement, ...], inside: bool) -> list[Statement]:
