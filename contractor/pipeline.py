@@ -12,7 +12,6 @@ from functools import lru_cache
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from contractor.errors import ArgumentError
 from contractor.plan.choose import choose, chosen
@@ -31,7 +30,7 @@ from contractor.program.program import Program
 from contractor.program.show import show as show_program
 from contractor.run.execute import Backend, Execution, source_of
 from contractor.run.here import backend_of, machine_here
-from contractor.run.layer import called
+from contractor.run.layer import Prepared, prepare
 from contractor.run.operator import Operator, Steps
 from contractor.schedules.parts.task import task
 from contractor.schedules.parts.tilings import layout_of
@@ -109,7 +108,7 @@ def operator(program: Program, options: Options) -> Operator:
             pose=lambda shapes, dtype: problem_from_shapes(program, shapes, dtype),
             size=problem_from_sizes,
             plan=lambda problem, machine: plan(problem, machine or options.machine, options.schedule),
-            run=lambda problem, tensors, dtype: run(problem, tensors, dtype, options),
+            prepare=lambda problem, device: prepared(problem, device, options),
             source=source,
             explain=lambda found: "\n\n".join(f"── {name} ──\n{text}" for name, text in stages(found)),
         ),
@@ -125,9 +124,8 @@ def plan(problem: Problem, machine: str | None = None, schedule: str | None = No
 # ---- running --------------------------------------------------------------------------------------------------------------------
 
 
-def run(problem: Problem, tensors: dict[str, Tensor], dtype: torch.dtype, options: Options) -> tuple[Tensor, ...]:
-    """The outputs of a layer."""
-    device = next(iter(tensors.values())).device
+def prepared(problem: Problem, device: torch.device, options: Options) -> Prepared:
+    """What all calls of a layer at these sizes share: its plan on the device, and how each of its cores is evaluated."""
     backend = options.backend or backend_of(device)
     machine = options.machine or (None if device.type == "cuda" else "cpu")
     found = plan(problem, machine, options.schedule)
@@ -139,7 +137,7 @@ def run(problem: Problem, tensors: dict[str, Tensor], dtype: torch.dtype, option
     def path(contract: Contract) -> tuple[tuple[int, ...], ...]:
         return path_of(contract, problem, found.machine)
 
-    return called(problem, tensors, dtype, evaluator, path)
+    return prepare(problem, evaluator, path)
 
 
 @lru_cache(maxsize=1024)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import count
 
 from contractor.errors import ContractorError
 from contractor.program.expression import Apply, Axes, Contract, Expression, Number, children
@@ -109,8 +110,7 @@ def contractions(expression: Expression) -> Iterator[Contract]:
 
 def unused(name: str, taken: set[str]) -> str:
     """The name itself, or with a number behind it."""
-    candidates = (name, *(f"{name}_{index}" for index in range(2, 1000)))
-    return next(candidate for candidate in candidates if candidate not in taken)
+    return name if name not in taken else next(other for index in count(2) if (other := f"{name}_{index}") not in taken)
 
 
 def unmasked(contract: Contract) -> bool:

@@ -16,7 +16,7 @@ from contractor.plan.problem import Problem
 from contractor.program.dense import Grid, dense_mask
 from contractor.program.evaluate import Reading, evaluate
 from contractor.program.expression import Contract, Expression, Number, Reduce
-from contractor.program.mixing import Core, Mixing, mixings
+from contractor.program.mixing import Core, Mixing, contractions, mixings, places
 from contractor.program.program import Definition, Program
 from contractor.program.reduce import masked_softmax
 from contractor.program.values import Value, broadcast, from_call, to_call
@@ -24,6 +24,7 @@ from contractor.run.contraction import Path, pairwise
 from contractor.run.frame import Frame
 from contractor.run.mix import Evaluator, Mix
 from contractor.run.normal import normal
+from contractor.schedules.parts.form import Task
 from contractor.schedules.parts.task import task
 
 Choose = Callable[[Core], Evaluator]
@@ -31,21 +32,47 @@ Order = Callable[[Contract], Path]
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """One call: the problem it poses, its operands as values, the dtype and device of its contractions, and how cores and
-    contractions are evaluated.
-
-    `found` holds the definitions' values as they are asked for.
-    """
+class Prepared:
+    """What every call at the same sizes shares: each mixing and each order of an ordinary contraction by the identity of its node, each
+    core's task and how it is evaluated by the core's name."""
 
     problem: Problem
+    mixings: dict[int, Mixing]
+    paths: dict[int, Path]
+    tasks: dict[str, Task]
+    evaluators: dict[str, Evaluator]
+
+
+def prepare(problem: Problem, choose: Choose, order: Order) -> Prepared:
+    """Prepares a problem. Raises RefusedError if a core has no order of evaluation."""
+    found = mixings(problem.program)
+    known = {mixing.contract: mixing for mixing in found}
+    nodes = [node for _, expression in places(problem.program) for node in contractions(expression)]
+    cores = [core for mixing in found for core in mixing.terms]
+    return Prepared(
+        problem,
+        {id(node): known[node] for node in nodes if node in known},
+        {id(node): order(node) for node in nodes if node not in known},
+        {core.name: task(core, problem) for core in cores},
+        {core.name: choose(core) for core in cores},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call: what was prepared for its sizes, its operands as values, the dtype and device of its contractions. `found` holds the
+    definitions' values as they are asked for."""
+
+    prepared: Prepared
     operands: dict[str, Value]
     dtype: torch.dtype
     device: torch.device
-    choose: Choose
-    order: Order
-    mixings: tuple[Mixing, ...]
     found: dict[str, Value] = field(default_factory=dict)
+
+    @property
+    def problem(self) -> Problem:
+        """The layer at the call's sizes."""
+        return self.prepared.problem
 
     @property
     def program(self) -> Program:
@@ -78,9 +105,9 @@ class Call:
 
     def contract(self, contract: Contract, operands: tuple[Value, ...]) -> Value:
         """A mixing by the plan, an ordinary contraction pair by pair."""
-        mixing = next((one for one in self.mixings if one.contract == contract), None)
+        mixing = self.prepared.mixings.get(id(contract))
         if mixing is None:
-            return pairwise(contract, operands, self.order(contract))
+            return pairwise(contract, operands, self.prepared.paths[id(contract)])
         first, *rest = (self.mixed(core) for core in mixing.terms)
         total = first.tensor
         for value in rest:
@@ -90,9 +117,9 @@ class Call:
     def mixed(self, core: Core) -> Value:
         """One core of a mixing."""
         frame = Frame(core, self.problem, lambda expression: evaluate(expression, self.reading), self.dtype, self.device)
-        form = normal(frame, task(core, self.problem))
+        form = normal(frame, self.prepared.tasks[core.name])
         names = tuple(form.tensors)
-        result = Mix.apply(form.task, self.choose(core), names, *form.tensors.values())
+        result = Mix.apply(form.task, self.prepared.evaluators[core.name], names, *form.tensors.values())
         return form.restore(result)
 
     def softmax(self, node: Reduce, value: Value) -> Value:
@@ -108,11 +135,10 @@ class Call:
         return Value(value.tensor.to(kinds[expression.number]), value.axes)
 
 
-def called(problem: Problem, tensors: dict[str, Tensor], dtype: torch.dtype, choose: Choose, order: Order) -> tuple[Tensor, ...]:
+def called(prepared: Prepared, tensors: dict[str, Tensor], dtype: torch.dtype) -> tuple[Tensor, ...]:
     """The outputs of a layer for tensors in call layout."""
-    program = problem.program
+    program, sizes = prepared.problem.program, prepared.problem.sizes
     operands = {operand.name: from_call(operand, tensors[operand.name]) for operand in program.operands}
     device = next(iter(tensors.values())).device
-    call = Call(problem, operands, dtype, device, choose, order, mixings(program))
-    sizes = problem.sizes
+    call = Call(prepared, operands, dtype, device)
     return tuple(to_call(evaluate(output, call.reading), sizes.B, sizes.H, device) for output in program.outputs)

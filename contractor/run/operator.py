@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -13,6 +13,9 @@ from contractor.errors import ArgumentError
 from contractor.plan.plan import Plan
 from contractor.plan.problem import Problem
 from contractor.program.program import Program
+from contractor.run.layer import Prepared, called
+
+MOST_SHAPES = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +23,13 @@ class Steps:
     """The arrows that an operator follows, handed to it by the pipeline.
 
     pose: operands' shapes and dtype → the problem. plan: a problem (and a machine's name, or None for the one at hand) → its plan.
-    run: a problem and tensors → outputs. source: a plan → the text of its kernels. explain: a plan → every stage as text.
+    prepare: a problem and a device → what its calls share. source: a plan → the text of its kernels. explain: a plan → every stage as text.
     """
 
     pose: Callable[[dict[str, tuple[int, ...]], str], Problem]
     size: Callable[..., Problem]
     plan: Callable[[Problem, str | None], Plan]
-    run: Callable[[Problem, dict[str, Tensor], torch.dtype], tuple[Tensor, ...]]
+    prepare: Callable[[Problem, torch.device], Prepared]
     source: Callable[[Plan], str]
     explain: Callable[[Plan], str]
 
@@ -41,6 +44,7 @@ class Operator:
 
     program: Program
     steps: Steps
+    known: dict[Any, Prepared] = field(default_factory=dict, repr=False, compare=False)
 
     def __call__(self, *positional: Any, **named: Any) -> Tensor | tuple[Tensor, ...]:
         """The layer's outputs.
@@ -49,9 +53,19 @@ class Operator:
         """
         tensors = self.bound(positional, named)
         dtype = working_dtype(self.program, tensors)
-        problem = self.steps.pose({name: tuple(tensor.shape) for name, tensor in tensors.items()}, str(dtype).removeprefix("torch."))
-        outputs = self.steps.run(problem, tensors, dtype)
+        outputs = called(self.prepared(tensors, dtype), tensors, dtype)
         return outputs[0] if len(outputs) == 1 else outputs
+
+    def prepared(self, tensors: dict[str, Tensor], dtype: torch.dtype) -> Prepared:
+        """What calls at these shapes share, prepared at the first of them."""
+        device = next(iter(tensors.values())).device
+        key = (tuple(tensor.shape for tensor in tensors.values()), dtype, device)
+        if key not in self.known:
+            if len(self.known) >= MOST_SHAPES:
+                self.known.clear()
+            shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+            self.known[key] = self.steps.prepare(self.steps.pose(shapes, str(dtype).removeprefix("torch.")), device)
+        return self.known[key]
 
     def plan(self, machine: str | None = None, **sizes: Any) -> Plan:
         """Every order of evaluation at the given sizes (`B=4, T=4096, H=32, N=128, …, dtype="bfloat16", heads={"K": 8}`): flops, bytes,
