@@ -13,18 +13,20 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from contractor.emit.torch import emit_torch
-from contractor.emit.triton import emit_triton
+from contractor.emit import torch as torch_text
+from contractor.emit import triton as triton_text
 from contractor.errors import RefusedError
 from contractor.plan.machine import MACHINES, Machine
 from contractor.plan.plan import Refusal, Tiling
 from contractor.run.build import module
-from contractor.run.launch import launch_torch, launch_triton
+from contractor.run.descriptor import described
 from contractor.schedules.parts.form import Form, Task
 from contractor.schedules.parts.tilings import layout_of
 from contractor.schedules.parts.walk import Layout
 from contractor.schedules.register import SCHEDULES
 from contractor.schedules.schedule import best, kernel_of, sizes_of
+from contractor.tile.access import descriptor_block
+from contractor.tile.count import programs_of
 from contractor.tile.kernel import Kernel
 
 Backend = Literal["triton", "torch"]
@@ -48,6 +50,18 @@ class Execution:
         return run(self.schedule, MACHINES["cpu"], "torch", task, tensors, dtype)
 
 
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A task's kernel, built: the function of its text, the names of its arguments in order, its sizes and how many programs run."""
+
+    kernel: Kernel
+    tiling: Tiling
+    function: Callable[..., Any]
+    names: tuple[str, ...]
+    sizes: dict[str, Any]
+    programs: int
+
+
 def run(schedule: str, machine: Machine, backend: Backend, task: Task, tensors: dict[str, Tensor], dtype: torch.dtype) -> Tensor:
     """One task by one schedule. A dimension of size 0 gives zeros, or nothing, without a launch."""
     shape = task.dimensions
@@ -55,16 +69,40 @@ def run(schedule: str, machine: Machine, backend: Backend, task: Task, tensors: 
     if 0 in (shape.B, shape.T, shape.H, shape.N, shape.P):
         return torch.zeros(shape.B, shape.T, shape.H, shape.P, dtype=dtype, device=device)
     result = torch.empty(shape.B, shape.T, shape.H, shape.P, dtype=dtype, device=device)
-    tiling = tiling_of(schedule, task, machine)
-    kernel = kernel_of(SCHEDULES[schedule], task.form, layout_of(task, tiling))
-    function = built(schedule, task.form, layout_of(task, tiling), backend)
-    known: dict[str, Any] = {**sizes_of(task, tiling), **table_sizes(tensors), "scale": 1.0}
-    given = {**{name: tensor.contiguous() for name, tensor in tensors.items()}, "result": result}
+    found = ready(schedule, machine, backend, task)
+    given = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    values = {**found.sizes, **table_sizes(tensors), **given, "result": result, "programs": found.programs, "device": device}
     if backend == "triton":
-        launch_triton(function, kernel, given, known, tiling)
+        launch_triton(found, values)
     else:
-        launch_torch(function, kernel, given, known)
+        found.function(*(values[name] for name in found.names))
     return result
+
+
+@lru_cache(maxsize=4096)
+def ready(schedule: str, machine: Machine, backend: Backend, task: Task) -> Ready:
+    """The kernel of a task at its best tiling."""
+    tiling = tiling_of(schedule, task, machine)
+    layout = layout_of(task, tiling)
+    kernel = kernel_of(SCHEDULES[schedule], task.form, layout)
+    names = triton_text.arguments(kernel) if backend == "triton" else torch_text.arguments(kernel)
+    sizes: dict[str, Any] = {**sizes_of(task, tiling), "scale": 1.0}
+    return Ready(kernel, tiling, built(schedule, task.form, layout, backend), names, sizes, programs_of(kernel, sizes))
+
+
+def launch_triton(found: Ready, values: dict[str, Any]) -> None:
+    """One grid, on the tensors' device."""
+    for name, block in descriptors(found.kernel):
+        values[name] = described(values[name], [values.get(size, 1) for size in block])
+    arguments = {name: values[name] for name in found.names}
+    with torch.cuda.device(values["device"]):
+        found.function[(found.programs,)](**arguments, num_warps=found.tiling.warps, num_stages=found.tiling.stages)
+
+
+@lru_cache(maxsize=1024)
+def descriptors(kernel: Kernel) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The buffers that are reached through host descriptors, with their blocks by the names of sizes."""
+    return tuple((one.name, descriptor_block(kernel, one.name)) for one in kernel.buffers if one.via == "descriptor")
 
 
 def tiling_of(schedule: str, task: Task, machine: Machine) -> Tiling:
@@ -93,7 +131,7 @@ def built(schedule: str, form: Form, layout: Layout, backend: Backend) -> Callab
 
 def printed(kernel: Kernel, backend: Backend) -> str:
     """A module that holds one kernel."""
-    return emit_triton(kernel) if backend == "triton" else emit_torch(kernel)
+    return triton_text.emit_triton(kernel) if backend == "triton" else torch_text.emit_torch(kernel)
 
 
 def source_of(schedule: str, task: Task, tiling: Tiling, backend: Backend) -> str:

@@ -7,6 +7,7 @@ needs no kernel: a gate is crossed by the pairs before it and after it, so its g
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -20,19 +21,30 @@ Run = Callable[[Task, Tensors, torch.dtype], Tensor]
 def gradients(task: Task, tensors: Tensors, result: Tensor, gradient: Tensor, wanted: frozenset[str], run: Run) -> Tensors:
     """The gradients of the wanted buffers: of query, key, value and gates of a form whose gates differ over one side at most.
 
-    result and gradient are [B, T, H, P]. Gates want products of float32 gradients, so those are computed unrounded.
+    result and gradient are [B, T, H, P]. A gate's gradient is a long sum of differences: what it is made of is computed in float32
+    throughout, as the rounding of a 16-bit state alone would drown it.
     """
     sides = {side for gate in task.form.gates if gate.name in wanted for side in gate.features or ("n",)}
     exact = torch.promote_types(gradient.dtype, torch.float32)
-    others = {name: tensor for name, tensor in tensors.items() if name not in ROLES}
     forward = {**{role: tensors[role] for role in ROLES}, "result": gradient}
+    others = {name: tensor for name, tensor in tensors.items() if name not in ROLES}
     found: Tensors = {}
     for name, roles, side in (("query", DQUERY, "n"), ("key", DKEY, "n"), ("value", DVALUE, "p")):
-        if name in wanted or (side in sides and name != "query") or (name == "query" and "n" in sides):
-            inputs = {role: forward[source] for role, source in roles.items()}
-            found[name] = run(permuted(task, roles), {**inputs, **others}, exact if side in sides else tensors[name].dtype)
+        inputs = {role: forward[source] for role, source in roles.items()}
+        if side in sides:
+            found[name] = run_exactly(permuted(task, roles), inputs, others, exact, run)
+        elif name in wanted:
+            found[name] = run(permuted(task, roles), {**inputs, **others}, tensors[name].dtype)
+    if "p" in sides and result.dtype != exact:
+        result = run_exactly(task, {role: tensors[role] for role in ROLES}, others, exact, run)
     gates = {gate.name: gate_gradient(task, gate, tensors, found, result, gradient) for gate in task.form.gates if gate.name in wanted}
     return {name: summed_over_groups(found[name], tensors[name]) for name in found if name in wanted} | gates
+
+
+def run_exactly(task: Task, operands: Tensors, others: Tensors, dtype: torch.dtype, run: Run) -> Tensor:
+    """A task with its operands in a wider dtype."""
+    wide = {name: tensor.to(dtype) for name, tensor in operands.items()}
+    return run(replace(task, dtype=str(dtype).removeprefix("torch.")), {**wide, **others}, dtype)
 
 
 def summed_over_groups(gradient: Tensor, operand: Tensor) -> Tensor:
