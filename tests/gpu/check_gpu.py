@@ -9,6 +9,7 @@ are compared where they can be imported; nothing here builds or fetches them. Ex
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -135,8 +136,21 @@ SHAPES = ((4, 4096, 32, 128, 128), (8, 2048, 32, 64, 64), (4, 4096, 64, 128, 64)
 
 
 def milliseconds(call: Callable[[], object]) -> float:
-    """The median."""
-    return float(triton.testing.do_bench(call, warmup=10, rep=60, return_mode="median"))
+    """The median on the device: replayed from a CUDA graph, so that the host's time does not count."""
+    return float(triton.testing.do_bench_cudagraph(call, rep=60, return_mode="median"))
+
+
+def host_microseconds(call: Callable[[], object]) -> float:
+    """What one warm call costs on the host."""
+    for _ in range(5):
+        call()
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+    for _ in range(50):
+        call()
+    spent = time.perf_counter() - begin
+    torch.cuda.synchronize()
+    return spent / 50 * 1e6
 
 
 def timed(shape: tuple[int, ...], text: str, schedule: str) -> str:
@@ -154,7 +168,8 @@ def timed(shape: tuple[int, ...], text: str, schedule: str) -> str:
     leaves = {key: tensor.clone().requires_grad_() for key, tensor in tensors.items()}
     gradient = torch.randn_like(tensors["V"])
     both = milliseconds(lambda: torch.autograd.grad(op(**leaves), list(leaves.values()), gradient))
-    return f"{forward:8.3f} ms ({forward / floor:5.2f} × floor)   forward + backward {both:8.3f} ms"
+    host = host_microseconds(lambda: op(**tensors))
+    return f"{forward:8.3f} ms ({forward / floor:5.2f} × floor)   forward + backward {both:8.3f} ms   host {host:4.0f} µs"
 
 
 def times() -> None:
