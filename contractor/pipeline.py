@@ -9,7 +9,6 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import torch
 
@@ -18,24 +17,23 @@ from contractor.plan.choose import choose, chosen
 from contractor.plan.contraction import order
 from contractor.plan.machine import Machine
 from contractor.plan.machine import machine as machine_of
-from contractor.plan.plan import Choice, Plan
+from contractor.plan.plan import Plan
 from contractor.plan.problem import Problem
 from contractor.plan.show import show_text
 from contractor.plan.sizes import problem_from_shapes, problem_from_sizes
 from contractor.plan.spread import spreads
 from contractor.program.check import check
 from contractor.program.expression import Contract
-from contractor.program.mixing import Core, mixings
+from contractor.program.mixing import Core
 from contractor.program.program import Program
 from contractor.program.show import show as show_program
-from contractor.run.execute import Backend, Execution, source_of
+from contractor.run.execute import Backend, Execution
 from contractor.run.here import backend_of, machine_here
 from contractor.run.layer import Prepared, prepare
 from contractor.run.operator import Operator, Steps
-from contractor.schedules.parts.task import task
-from contractor.schedules.parts.tilings import layout_of
+from contractor.run.source import kernels, source, spec_lines
 from contractor.schedules.register import SCHEDULES
-from contractor.schedules.schedule import Priced, kernel_of
+from contractor.schedules.schedule import Priced
 from contractor.text.parse import parse, read
 from contractor.text.spec import Spec
 from contractor.tile.show import show as show_kernel
@@ -150,29 +148,9 @@ def path_of(contract: Contract, problem: Problem, machine: Machine) -> tuple[tup
 
 
 def stages(found: Plan) -> Iterator[tuple[str, str]]:
-    """Every stage of a planned layer as text, from the program on."""
+    """Every stage of a planned layer as text."""
+    yield "spec", "\n".join(spec_lines(found.problem.program))
     yield "program", show_program(found.problem.program)
     yield "plan", show_text(found)
-    yield "kernels", "\n\n".join(show_kernel(kernel_of(*lowered(choice, core, found))) for choice, core in planned(found))
+    yield "kernels", "\n\n".join(show_kernel(kernel) for kernel in kernels(found))
     yield "source", source(found)
-
-
-def planned(found: Plan) -> Iterator[tuple[Choice, Core]]:
-    """Each core of the layer with what was chosen for it."""
-    cores = {core.name: core for mixing in mixings(found.problem.program) for core in mixing.terms}
-    for choice in found.choices:
-        yield choice, cores[choice.name]
-
-
-def lowered(choice: Choice, core: Core, found: Plan) -> tuple[Any, Any, Any]:
-    """The schedule, form and layout of a core's kernel."""
-    offer = chosen(choice)
-    wanted = task(core, found.problem)
-    return SCHEDULES[offer.schedule], wanted.form, layout_of(wanted, offer.tiling)
-
-
-def source(found: Plan) -> str:
-    """The text of the plan's kernels: Triton for a GPU, torch for a CPU. It runs alone."""
-    backend: Backend = "triton" if found.machine.kind == "gpu" else "torch"
-    parts = [source_of(chosen(choice).schedule, task(core, found.problem), chosen(choice).tiling, backend) for choice, core in planned(found)]
-    return "\n\n".join(parts)

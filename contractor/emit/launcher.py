@@ -1,4 +1,5 @@
-"""Routine → a whole file that runs alone: head, kernels, and a plain function that makes the outputs and launches the kernels."""
+"""Routines → a whole file that runs alone: head, constants, kernels, and for each routine a plain function that checks its tensors,
+makes the outputs and launches the kernels."""
 
 from __future__ import annotations
 
@@ -8,8 +9,10 @@ from typing import Literal
 
 from contractor.emit import torch as torch_text
 from contractor.emit import triton as triton_text
+from contractor.emit.demand import MEASURED, demands, divisors, multiplies
 from contractor.emit.header import header
-from contractor.emit.text import INDENT, signature
+from contractor.emit.text import INDENT, WIDTH, signature
+from contractor.emit.torch_expression import Expressions
 from contractor.errors import TileError
 from contractor.tile.access import ONE, descriptor_block, descriptor_shape
 from contractor.tile.expression import Expr, Size
@@ -23,17 +26,47 @@ DESCRIPTOR = "from triton.tools.tensor_descriptor import TensorDescriptor"
 DTYPES = {I32: "torch.int32", I64: "torch.int64", BOOL: "torch.bool"}
 
 
-def emit_file(routine: Routine, backend: Backend, name: str = "forward", title: tuple[str, ...] = ()) -> str:
-    """The text of a file that needs torch (and triton) only: `name(inputs…, real scalars…)` gives the outputs, one alone or a tuple.
+@dataclass(frozen=True, slots=True, eq=False)
+class Entry:
+    """One function of a file. says: what it returns, in lines. arguments: its tensors in the order they are taken, each with what it
+    is; inputs left out follow in the routine's own order. prefix: of the names of its constants."""
 
-    Inputs come in the order of `routine.inputs`; sizes that no input's shape tells are keywords after them.
-    Raises TileError if two launches want one constant to have two values.
+    name: str
+    routine: Routine
+    says: tuple[str, ...] = ()
+    arguments: tuple[tuple[str, str], ...] = ()
+    prefix: str = ""
+
+
+def emit_file(entries: tuple[Entry, ...], backend: Backend, title: tuple[str, ...] = ()) -> str:
+    """The text of a file that needs torch (and triton) only: `name(tensors…, real scalars…)` gives the outputs, one alone or a tuple.
+
+    Sizes that no tensor's shape tells are keywords after them. Raises TileError if two launches of one routine want one constant to
+    have two values, or two kernels of different text have one name.
     """
-    kernels = tuple({launch.kernel.name: launch.kernel for launch in routine.launches}.values())
-    printed = triton_text.functions(kernels) if backend == "triton" else torch_text.functions(kernels)
-    made = Launcher(routine, backend)
-    top = "\n".join((*imports(kernels, backend), "", *made.settings()))
-    return (header(*title) if title else "") + f"{top}\n\n\n{printed}\n\n" + "\n".join(made.function(name)) + "\n"
+    launches = [launch for entry in entries for launch in entry.routine.launches]
+    kernels = distinct([launch.kernel for launch in launches], backend)
+    makers = tuple(Launcher(entry, backend) for entry in entries)
+    constants = [line for maker in makers for line in maker.settings()]
+    written = triton_text.functions(kernels) if backend == "triton" else torch_text.functions(kernels)
+    functions = ["\n".join(maker.function()) + "\n" for maker in makers]
+    top = "\n".join(imports(kernels, backend)) + "\n\n" + "\n".join(constants) + "\n"
+    return header(*title) * bool(title) + "\n\n".join((top, written, MEASURED, *functions))
+
+
+def distinct(kernels: list[Kernel], backend: Backend) -> tuple[Kernel, ...]:
+    """Each kernel once."""
+    found: dict[str, Kernel] = {}
+    for kernel in kernels:
+        known = found.setdefault(kernel.name, kernel)
+        if known is not kernel and printed(known, backend) != printed(kernel, backend):
+            raise TileError(f"two kernels are called {kernel.name}: give them two names")
+    return tuple(found.values())
+
+
+def printed(kernel: Kernel, backend: Backend) -> str:
+    """One kernel's text."""
+    return triton_text.function(kernel) if backend == "triton" else torch_text.function(kernel)
 
 
 def imports(kernels: tuple[Kernel, ...], backend: Backend) -> tuple[str, ...]:
@@ -48,24 +81,41 @@ def imports(kernels: tuple[Kernel, ...], backend: Backend) -> tuple[str, ...]:
 class Launcher:
     """The function that launches a routine."""
 
-    routine: Routine
+    entry: Entry
     backend: Backend
 
+    @property
+    def routine(self) -> Routine:
+        """What is launched."""
+        return self.entry.routine
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The function's tensors, in order."""
+        own = self.routine.inputs
+        return tuple(dict.fromkeys([name for name, _ in self.entry.arguments if name in own] + list(own)))
+
     def constants(self) -> dict[str, int]:
-        """What the tilings chose."""
+        """What the tilings chose, as far as any text names it."""
         found: dict[str, int] = {}
-        for name, value in (pair for launch in self.routine.launches for pair in launch.constants):
+        read = {name for launch in self.routine.launches for name in needed(launch, self.backend)}
+        for name, value in (pair for launch in self.routine.launches for pair in launch.constants if pair[0] in read):
             if found.setdefault(name, value) != value:
                 raise TileError(f"{name} is {found[name]} in one launch and {value} in another: give it two names")
         return found
 
     def settings(self) -> Iterator[str]:
         """The numbers that a reader may want to change, one a line."""
-        yield from (f"{name} = {value}" for name, value in self.constants().items())
+        yield from (f"{self.entry.prefix}{name} = {value}" for name, value in self.constants().items())
         if self.backend == "triton":
             for launch in self.routine.launches:
-                yield f"{setting(launch, 'WARPS')} = {launch.warps}"
-                yield f"{setting(launch, 'STAGES')} = {launch.stages}"
+                yield f"{self.setting(launch, 'WARPS')} = {launch.warps}"
+                yield f"{self.setting(launch, 'STAGES')} = {launch.stages}"
+
+    def setting(self, launch: Launch, what: str) -> str:
+        """The name of a number that belongs to one launch."""
+        alone = len(self.routine.launches) == 1
+        return self.entry.prefix + (what if alone else f"{launch.kernel.name.upper()}_{what}")
 
     def tensors(self) -> dict[str, Buffer]:
         """Every tensor of the routine, as the kernels declare it."""
@@ -75,60 +125,82 @@ class Launcher:
                 found.setdefault(launch.tensor(buffer.name), buffer)
         return found
 
-    def sources(self) -> dict[str, str]:
-        """Where each size is read: the shape of the first input that has it."""
-        found: dict[str, str] = {}
-        tensors = self.tensors()
-        for name in self.routine.inputs:
-            for position, dim in enumerate(tensors[name].dims):
-                found.setdefault(dim, f"{name}.shape[{position}]")
-        return found
-
     def sizes(self) -> tuple[str, ...]:
-        """The sizes that launches and allocations name, tilings left out."""
+        """The sizes that launches, allocations and checks name, tilings left out."""
         named = [name for launch in self.routine.launches for name in needed(launch, self.backend)]
+        named += [name for launch in self.routine.launches for pair in divisors(launch.kernel) for name in pair]
         made = [dim for name in self.routine.outputs for dim in self.tensors()[name].dims]
         made += [dim for one in self.routine.scratch for dim in one.dims]
-        return tuple(name for name in dict.fromkeys(named + made) if name not in self.constants() and name not in self.reals())
+        chosen = {name for launch in self.routine.launches for name, _ in launch.constants}
+        return tuple(name for name in dict.fromkeys(made + named) if name not in chosen and name not in self.reals())
 
     def reals(self) -> tuple[str, ...]:
         """The real scalars."""
         return tuple(dict.fromkeys(name for launch in self.routine.launches for name in launch.kernel.reals))
 
-    def function(self, name: str) -> Iterator[str]:
+    def measured(self) -> set[str]:
+        """The sizes that some tensor's shape tells."""
+        return {dim for name in self.inputs for dim in self.tensors()[name].dims}
+
+    def function(self) -> Iterator[str]:
         """The lines of the function."""
-        sources = self.sources()
-        asked = [size for size in self.sizes() if size not in sources]
-        inputs = self.routine.inputs
-        yield signature(name, (*inputs, *(f"{real}=1.0" for real in self.reals()), *(("*", *asked) if asked else ())))
-        yield f'{INDENT}"""{self.says()}"""'
-        for one in inputs:
-            yield f"{INDENT}{one} = {one}.contiguous()"
-        yield from self.read_sizes()
+        asked = [size for size in self.sizes() if size not in self.measured()]
+        yield signature(self.entry.name, (*self.inputs, *(f"{real}=1.0" for real in self.reals()), *(("*", *asked) if asked else ())))
+        yield from self.documentation()
+        yield from self.checks()
+        yield from self.named_constants()
         for one, dims, dtype in self.made():
-            yield f"{INDENT}{one} = torch.empty({', '.join(dims)}, dtype={dtype}, device={inputs[0]}.device)"
+            yield f"{INDENT}{one} = torch.empty({', '.join(dims)}, dtype={dtype}, device={self.inputs[0]}.device)"
+        first = self.routine.outputs[0]
+        yield f"{INDENT}if {first}.numel() == 0:"
+        yield f"{INDENT * 2}return {', '.join(self.routine.outputs)}"
+        yield from (f"{INDENT}{name} = {name}.contiguous()" for name in self.inputs)
         for launch in self.routine.launches:
             yield from self.call(launch)
         yield f"{INDENT}return {', '.join(self.routine.outputs)}"
 
-    def read_sizes(self) -> Iterator[str]:
-        """The lines that read sizes from shapes: whole shapes where they tell several."""
-        sources, wanted = self.sources(), self.sizes()
-        for name in self.routine.inputs:
-            told = [dim if sources[dim].startswith(f"{name}.") and dim in wanted else "_" for dim in self.tensors()[name].dims]
-            fresh = [dim for dim in told if dim != "_"]
-            if len(fresh) > 1:
-                yield f"{INDENT}{', '.join(told)} = {name}.shape"
-            elif fresh:
-                yield f"{INDENT}{fresh[0]} = {sources[fresh[0]]}"
+    def documentation(self) -> Iterator[str]:
+        """The doc comment: what is returned, then each tensor's shape, dtype and meaning."""
+        tensors, told = self.tensors(), dict(self.entry.arguments)
+        yield f'{INDENT}"""{"".join(self.entry.says[:1]) or "The result."}'
+        yield from (f"{INDENT}{line}".rstrip() for line in self.entry.says[1:])
+        yield ""
+        rows = [(name, kind(tensors[name], self.backend), told.get(name, "")) for name in (*self.inputs, *self.routine.outputs)]
+        rows += [(real, "number", told.get(real, "")) for real in self.reals()]
+        widths = [max(len(row[column]) for row in rows) for column in range(2)]
+        for name, what, says in rows:
+            yield f"{INDENT}{name.ljust(widths[0])}  {what.ljust(widths[1])}  {says}".rstrip()
+        yield f'{INDENT}"""'
 
-    def says(self) -> str:
-        """The tensors' shapes."""
-        return f"{self.shapes(self.routine.inputs)} → {self.shapes(self.routine.outputs)}"
+    def checks(self) -> Iterator[str]:
+        """The lines that read every size off the tensors and refuse what does not fit."""
+        tensors = self.tensors()
+        yield f"{INDENT}size = measured("
+        for name in self.inputs:
+            yield f'{INDENT * 2}("{name}", {name}, "{" ".join(tensors[name].dims)}", {self.demanded(tensors[name])}),'
+        yield f"{INDENT})"
+        named = [size for size in self.sizes() if size in self.measured()]
+        listed = ", ".join(named)
+        values = ", ".join(f'size["{name}"]' for name in named)
+        if named and len(listed) + len(values) < WIDTH:
+            yield f"{INDENT}{listed} = {values}"
+        elif named:
+            yield f"{INDENT}{listed} = (size[name] for name in \"{' '.join(named)}\".split())"
+        for launch in self.routine.launches:
+            for demand in demands(launch.kernel, dict(launch.constants), self.backend == "triton"):
+                says = demand.says(self.entry.prefix, self.constants())
+                yield f"{INDENT}if {demand.fails(self.entry.prefix, self.constants())}:"
+                yield f'{INDENT * 2}raise ValueError(f"{says}")'
 
-    def shapes(self, names: tuple[str, ...]) -> str:
-        """Some tensors with their dimensions."""
-        return ", ".join(f"{name} [{', '.join(self.tensors()[name].dims)}]" for name in names)
+    def demanded(self, buffer: Buffer) -> str:
+        """The dtype that a tensor must have, as text: any, where nothing is multiplied as matrices."""
+        free = buffer.dtype not in (ACC, *DTYPES) and not any(multiplies(launch.kernel) for launch in self.routine.launches)
+        return "None" if free else self.dtype(buffer.dtype)
+
+    def named_constants(self) -> Iterator[str]:
+        """Constants under the names that the text below uses, where the file's have a prefix."""
+        if self.entry.prefix:
+            yield from (f"{INDENT}{name} = {self.entry.prefix}{name}" for name in self.constants())
 
     def made(self) -> Iterator[tuple[str, tuple[str, ...], str]]:
         """The tensors that the function makes: name, dimensions, dtype."""
@@ -140,8 +212,8 @@ class Launcher:
 
     def dtype(self, name: str) -> str:
         """A dtype; what an output holds follows the first input that holds what it is given."""
-        own = [one for one in self.routine.inputs if self.tensors()[one].dtype not in (ACC, *DTYPES)]
-        like = name if name in own else (own or self.routine.inputs)[0]
+        own = [one for one in self.inputs if self.tensors()[one].dtype not in (ACC, *DTYPES)]
+        like = (own or self.inputs)[0]
         if name == ACC:
             return "torch.float32" if self.backend == "triton" else f"torch.promote_types({like}.dtype, torch.float32)"
         return DTYPES.get(name, f"{like}.dtype")
@@ -149,26 +221,26 @@ class Launcher:
     def call(self, launch: Launch) -> Iterator[str]:
         """The lines of one launch."""
         kernel = launch.kernel
-        printer = torch_text.Printer(kernel)
-        programs = printer.text(kernel.programs)
+        programs = Expressions(kernel).text(kernel.programs)
         if self.backend == "torch":
             arguments = [launch.tensor(name) for name in torch_text.arguments(kernel)[:-1]]
-            yield f"{INDENT}{kernel.name}({', '.join((*arguments, programs))})"
+            yield f"{INDENT}{kernel.name}({', '.join((*arguments, f'programs={programs}'))})"
             return
-        yield f"{INDENT}{kernel.name}[({programs},)]("
+        yield f"{INDENT}with torch.cuda.device_of({self.inputs[0]}):"
+        yield f"{INDENT * 2}{kernel.name}[({programs},)]("
         names = triton_text.arguments(kernel)
-        for buffer in kernel.buffers:
-            if buffer.name in names:
-                yield f"{INDENT * 2}{argument(launch, buffer)},"
+        yield from (f"{INDENT * 3}{argument(launch, buffer)}," for buffer in kernel.buffers if buffer.name in names)
         rest = ", ".join(name for name in names if name not in {buffer.name for buffer in kernel.buffers})
-        yield f"{INDENT * 2}{rest}," if rest else f"{INDENT * 2}# no sizes"
-        yield f"{INDENT * 2}num_warps={setting(launch, 'WARPS')}, num_stages={setting(launch, 'STAGES')},"
-        yield f"{INDENT})"
+        yield f"{INDENT * 3}{rest},"
+        yield f"{INDENT * 3}num_warps={self.setting(launch, 'WARPS')}, num_stages={self.setting(launch, 'STAGES')},"
+        yield f"{INDENT * 2})"
 
 
-def setting(launch: Launch, what: str) -> str:
-    """The name of a number that belongs to one launch."""
-    return f"{launch.kernel.name.upper()}_{what}"
+def kind(buffer: Buffer, backend: Backend) -> str:
+    """Shape, and dtype where it is fixed."""
+    wide = ", float32" if backend == "triton" else ", float32 or float64"
+    fixed = {ACC: wide, **{name: f", {dtype.removeprefix('torch.')}" for name, dtype in DTYPES.items()}}
+    return f"[{', '.join(buffer.dims)}]{fixed.get(buffer.dtype, '')}"
 
 
 def argument(launch: Launch, buffer: Buffer) -> str:

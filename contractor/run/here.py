@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from functools import cache
+from typing import Literal
 
 import torch
 
@@ -30,6 +31,6 @@ def has_triton() -> bool:
     return importlib.util.find_spec("triton") is not None
 
 
-def backend_of(device: torch.device) -> str:
+def backend_of(device: torch.device) -> Literal["triton", "torch"]:
     """What runs on a device: Triton text on a GPU where Triton is there, else torch text."""
     return "triton" if device.type == "cuda" and has_triton() else "torch"
