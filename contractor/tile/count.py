@@ -60,8 +60,9 @@ def count(
 ) -> Count:
     """What a kernel costs at some sizes.
 
-    element_bytes: of each buffer that holds what the caller gives (2 where not said), and of "acc" where it is not 4. assumed: the values of tiles that loop counts read
-    from memory; a count that only such a value bounds from below or above is taken without that bound. stages: of the software pipeline.
+    element_bytes: of each buffer that holds what the caller gives (2 where not said), and of "acc" where it is not 4. assumed: the
+    values of tiles that loop counts read from memory; a count that only such a value bounds from below or above is taken without that
+    bound. stages: of the software pipeline.
     A buffer with a dimension that `sizes` does not name counts every access. Raises TileError if a loop count depends on data alone.
     """
     widths = {**{buffer.name: 2 for buffer in kernel.buffers}, **(element_bytes or {})}

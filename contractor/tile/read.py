@@ -78,7 +78,7 @@ class Reader:
                 more = keywords(value)
                 via: Via = "descriptor" if name(more["via"]) == "descriptor" else "pointer"
                 self.k.buffer(target, *map(name, value.args), dtype=name(more["dtype"]), via=via)
-            case ast.Call(func=ast.Name(id="full")):
+            case ast.Call(func=ast.Name(id="fill")):
                 self.tiles[target] = self.k.full(target, *map(name, value.args), value=float(signed(keywords(value)["value"])))
             case ast.Call(func=ast.Name(id="carry"), args=[first]):
                 self.tiles[target] = self.k.carry(target, self.value(first))

@@ -54,7 +54,7 @@ def line(one: Load | Store | Let | Full | Carry | Update | Note) -> str:
         case Let():
             return f"{one.tile.name} = {text(one.value)}"
         case Full():
-            return f"{one.tile.name} = full({', '.join((*one.tile.axes, f'value={literal(float(one.value))}'))})"
+            return f"{one.tile.name} = fill({', '.join((*one.tile.axes, f'value={literal(float(one.value))}'))})"
         case Carry():
             return f"{one.tile.name} = carry({text(one.value)})"
         case Update():
