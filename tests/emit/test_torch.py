@@ -12,7 +12,7 @@ from contractor.emit.torch import arguments, emit_torch
 from contractor.tile.build import Builder
 from contractor.tile.kernel import Kernel
 from contractor.tile.ops import ACC, Expr, Span, cast, cdiv, exp2, iota, least, most, number, rsqrt, select, size
-from tests.tile.kernels import one_pass, packed, transition, window
+from tests.tile.kernels import one_pass, packed, running, transition, window
 
 torch.set_num_threads(1)
 
@@ -98,6 +98,14 @@ def test_windows(length: int, wide: int) -> None:
     call(window(), -(-length // 16), x=x, y=y, T=length, W=wide, CHUNK=16)
     wanted = torch.stack([x[max(0, t - wide + 1) : t + 1].sum() for t in range(length)]) if length else x
     torch.testing.assert_close(y, wanted, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("length", [0, 1, 16, 37])
+def test_carried_numbers(length: int) -> None:
+    x = torch.randn(2, length, dtype=torch.bfloat16, generator=torch.Generator().manual_seed(6))
+    y = torch.full_like(x, torch.nan, dtype=torch.float32)
+    call(running(), 2, x=x, y=y, T=length, CHUNK=16)
+    torch.testing.assert_close(y, x.float().cumsum(1) / max(1, length), rtol=1e-5, atol=1e-6)
 
 
 def moved(begin: Tensor, matrices: Tensor, updates: Tensor) -> Tensor:

@@ -131,6 +131,27 @@ def window() -> Kernel:
     return k.done()
 
 
+def running() -> Kernel:
+    """A running sum with its last value carried as a single number, one row a step where rows end."""
+    k = Builder("running", "y[t] = Σ over s ≤ t of x[s] / T", {"t": "CHUNK"}, scalars=("T",))
+    batch = k.program(size("B"))
+    sofar = k.full("sofar")
+    x, y = k.buffer("x", "B", "T"), k.buffer("y", "B", "T", dtype=ACC)
+    whole = k.let("whole", size("T") // size("CHUNK"))
+    with k.loop("chunk", whole) as chunk:
+        first = k.let("first_row", chunk * size("CHUNK"))
+        row = k.let("row", first + iota("t"))
+        rows = Span("t", first, row, row < size("T"))
+        tile = k.load("x_tile", x, batch, rows)
+        k.store(y, batch, rows, value=(cumsum(tile, "t") + sofar) / cast(size("T"), ACC))
+        k.update(sofar, sofar + total(tile, "t"))
+    with k.loop("rest", size("T") - whole * size("CHUNK")) as rest:
+        last = k.let("last", cast(size("T") - size("T") % size("CHUNK") + rest, I64))
+        k.update(sofar, sofar + cast(k.load("x_row", x, batch, last), ACC))
+        k.store(y, batch, last, value=sofar / size("T", ACC))
+    return k.done()
+
+
 def small_dot() -> Kernel:
     """One product of two whole matrices."""
     k = Builder("small_dot", "c[t, p] = Σ over n of a[t, n] · b[n, p]", {"t": "T", "n": "N", "p": "P"})
@@ -149,5 +170,6 @@ KERNELS = {
     "packed": packed,
     "transition": transition,
     "window": window,
+    "running": running,
     "dot": small_dot,
 }
