@@ -184,7 +184,13 @@ def whole(name: str, text: str) -> int:
 def program_json(program: Program) -> dict[str, Any]:
     """A layer as JSON."""
     operands = [
-        {"name": one.name, "role": one.role, "axes": list(one.axes), "number": one.number.name.lower(), "range": [str(one.low), str(one.high)]}
+        {
+            "name": one.name,
+            "role": one.role,
+            "axes": list(one.axes),
+            "number": one.number.name.lower(),
+            "range": [str(one.low), str(one.high)],
+        }
         for one in program.operands
     ]
     return {"layer": program.name, "operands": operands, "carries_state": not program.stateless, "stateless": program.stateless}

@@ -1,6 +1,6 @@
 """The whole way from text to something to call; the only module that knows every stage.
 
-    text ─parse→ Spec ─check→ Program ─sizes→ Problem ─choose→ Plan ─lower→ Kernels ─print→ Source ─build→ Operator
+text ─parse→ Spec ─check→ Program ─sizes→ Problem ─choose→ Plan ─lower→ Kernels ─print→ Source ─build→ Operator
 """
 
 from __future__ import annotations

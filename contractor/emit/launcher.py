@@ -185,7 +185,7 @@ class Launcher:
         if named and len(listed) + len(values) < WIDTH:
             yield f"{INDENT}{listed} = {values}"
         elif named:
-            yield f"{INDENT}{listed} = (size[name] for name in \"{' '.join(named)}\".split())"
+            yield f'{INDENT}{listed} = (size[name] for name in "{" ".join(named)}".split())'
         for launch in self.routine.launches:
             for demand in demands(launch.kernel, dict(launch.constants), self.backend == "triton"):
                 says = demand.says(self.entry.prefix, self.constants())

@@ -28,7 +28,9 @@ def findings() -> Iterator[tuple[str, str]]:
     yield "machine", f"plans are made for {machine_here().name}"
     yield "backend", backend_of(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
     yield "cache", str(folder())
-    for hazard in hazards(parsed(version("triton") or "0"), parsed(ptxas() or "0"), torch.cuda.is_available() and torch.cuda.get_device_capability() >= (9, 0)):
+    for hazard in hazards(
+        parsed(version("triton") or "0"), parsed(ptxas() or "0"), torch.cuda.is_available() and torch.cuda.get_device_capability() >= (9, 0)
+    ):
         yield "hazard", hazard
 
 

@@ -120,7 +120,9 @@ def working_dtype(program: Program, tensors: dict[str, Tensor]) -> torch.dtype:
     Gates, step sizes and params may be of higher precision; they do not widen the contraction.
     """
     floating = {name: tensor.dtype for name, tensor in tensors.items() if tensor.dtype.is_floating_point or tensor.dtype.is_complex}
-    wide = [operand.name for operand in program.operands if operand.role == "input" and any(axis not in ("T", "S") for axis in operand.axes)]
+    wide = [
+        operand.name for operand in program.operands if operand.role == "input" and any(axis not in ("T", "S") for axis in operand.axes)
+    ]
     chosen = [floating[name] for name in wide if name in floating] or list(floating.values()) or [torch.get_default_dtype()]
     dtype = chosen[0]
     for other in chosen[1:]:
