@@ -112,7 +112,7 @@ def multiplied(k: Builder, form: Form, w: Walk, step: Matrix, state: Expr, posit
     m = Span("m", n.first, k.let("m", iota("m")), None if n.inside is None else rename(n.inside, n="m"))
     where = () if step.fixed else (w.batch, position)
     dims = () if step.fixed else ("B", "T")
-    matrix = k.load(f"{step.name}_tile", k.buffer(step.name, *dims, count, "N", "M", dtype=ACC), *where, head, n, m)
+    matrix = k.load(f"{step.name}_tile", k.buffer(step.name, *dims, count, "N", "N", dtype=ACC), *where, head, n, m)
     return k.let(f"{step.name}_state", total(matrix * rename(k.let("before", state), n="m"), "m"))
 
 

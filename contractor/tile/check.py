@@ -29,6 +29,8 @@ def check(kernel: Kernel) -> Kernel:
                 stored(one)
             case Full() if one.tile.dtype != ACC:
                 raise TileError(f"{one.tile.name}: an accumulator of {one.tile.dtype}")
+            case Loop() if not any(isinstance(inner, Update | Store) for inner in statements(one.body)):
+                raise TileError(f"the loop over {one.counter.name} neither updates nor stores")
             case _:
                 pass
     for buffer in kernel.buffers:

@@ -82,7 +82,7 @@ def count(
 
 def programs_of(kernel: Kernel, sizes: Mapping[str, int]) -> int:
     """How many programs a kernel has."""
-    return int(mean(value(kernel.programs, Places(dict(sizes), 1, {}), {})))
+    return int(value(kernel.programs, Places(dict(sizes), 1, {}), {}))
 
 
 def unrolled(body: tuple[Statement, ...], places: Places, known: dict[str, Numbers], times: float) -> Iterator[Repeated]:

@@ -146,11 +146,14 @@ def rename(x: Expr, **names: str) -> Expr:
 def dot(left: Expr, right: Expr, into: Expr | None = None, precision: Precision | None = None) -> Expr:
     """left · right over their one shared axis, plus `into`; the result has left's other axis, then right's.
 
-    precision: how float32 operands are multiplied ("ieee", "tf32x3"). Raises TileError where axes or dtypes do not fit, and where the left
-    operand would be the transpose of a product: Triton has been seen to compute wrong values there.
+    precision: how float32 operands are multiplied ("ieee", "tf32x3"); tiles in the accumulators' dtype must say it, as Triton would take
+    TF32 in silence. Raises TileError where axes or dtypes do not fit, and where the left operand would be the transpose of a product:
+    Triton has been seen to compute wrong values there.
     """
     shared, axes = multiplied(left.axes, right.axes)
     multiplicable(left.dtype, right.dtype)
+    if left.dtype == ACC and precision is None:
+        raise TileError(f"dot of {ACC} tiles: say the precision")
     if left.axes[-1] != shared and is_product(left):
         raise TileError("dot: the left operand would be the transpose of a product; swap the operands of that product")
     if into is not None and (into.axes != axes or into.dtype != ACC):

@@ -46,9 +46,17 @@ def transposed_accumulator(k: Builder) -> Kernel:
 
 
 def out_of_scope(k: Builder) -> Kernel:
+    y = k.buffer("y", "B", dtype=I32)
     with k.loop("step", size("T")) as step:
         inner = k.let("inner", step + 1)
-    k.store(k.buffer("y", "B", dtype=I32), number(0), value=inner)
+        k.store(y, number(0), value=inner)
+    k.store(y, number(0), value=inner)
+    return k.done()
+
+
+def idle_loop(k: Builder) -> Kernel:
+    with k.loop("step", size("T")) as step:
+        k.let("inner", step + 1)
     return k.done()
 
 
@@ -91,6 +99,8 @@ WRONG: dict[str, tuple[Wrong, str]] = {
     "three axes": (lambda k: dot(tile(k, "a", "t", "n", "m"), tile(k, "b", "n", "p")), "two axes"),
     "unequal dtypes": (lambda k: dot(tile(k, "a", "t", "n"), tile(k, "b", "n", "p", dtype=ACC)), "cast one like the other"),
     "integers": (lambda k: dot(tile(k, "a", "t", "n", dtype=I32), tile(k, "b", "n", "p", dtype=I32)), "cast one"),
+    "silent precision": (lambda k: dot(k.full("a", "t", "n"), k.full("b", "n", "p")), "say the precision"),
+    "idle loop": (idle_loop, "neither updates nor stores"),
     "into": (lambda k: dot(tile(k, "a", "t", "n"), tile(k, "b", "n", "p"), into=k.full("out", "p", "t")), "dot into"),
     "transposed product": (transposed_product, "transpose of a product"),
     "transposed accumulator": (transposed_accumulator, "transpose of an accumulator"),
