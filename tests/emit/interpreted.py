@@ -20,7 +20,7 @@ from contractor.emit import triton as triton_text
 from contractor.tile.access import descriptor_block
 from contractor.tile.count import programs_of
 from contractor.tile.kernel import Kernel
-from tests.tile.kernels import one_pass, packed, running, transition, window
+from tests.tile.kernels import gathered, one_pass, packed, running, transition, window
 
 torch.set_num_threads(1)
 FOLDER = Path(tempfile.mkdtemp())
@@ -81,6 +81,7 @@ def main() -> None:
     whole = {"begin": (2, 4, 8), "A": (2, 5, 8, 8), "u": (2, 5, 8, 4), "end": (2, 4, 8)}
     compare("transition", transition(), whole, {"B": 2, "T": 5, "N": 8, "P": 4})
     compare("window", window(), {"x": (50,), "y": (50,)}, {"T": 50, "W": 20, "CHUNK": 16})
+    compare("gathered", gathered(), {"table": (9,), "x": (37,), "y": (37,)}, {"T": 37, "LAGS": 9, "CHUNK": 16})
     for extent in (1, 37):
         compare(f"running {extent}", running(), {"x": (2, extent), "y": (2, extent)}, {"B": 2, "T": extent, "CHUNK": 16})
 

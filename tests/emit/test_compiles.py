@@ -110,7 +110,7 @@ def test_float32_is_never_multiplied_as_tf32(tmp_path: Path) -> None:
     assert precise.products + precise.older_products >= 3 * (plain.products + plain.older_products) > 0
 
 
-@pytest.mark.parametrize("name", ["packed", "transition", "window", "running"])
+@pytest.mark.parametrize("name", ["packed", "transition", "window", "running", "gathered"])
 def test_every_kernel_compiles(name: str, tmp_path: Path) -> None:
-    sizes = {"B": 2, "T": 64, "S": 4, "N": 16, "P": 16, "CHUNK": 16, "W": 20}
+    sizes = {"B": 2, "T": 64, "S": 4, "N": 16, "P": 16, "CHUNK": 16, "W": 20, "LAGS": 9}
     assert printed(KERNELS[name](), tmp_path, sizes).products == 0

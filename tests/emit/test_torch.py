@@ -12,7 +12,7 @@ from contractor.emit.torch import arguments, emit_torch
 from contractor.tile.build import Builder
 from contractor.tile.kernel import Kernel
 from contractor.tile.ops import ACC, Expr, Span, cast, cdiv, exp2, iota, least, most, number, rsqrt, select, size
-from tests.tile.kernels import one_pass, packed, running, transition, window
+from tests.tile.kernels import gathered, one_pass, packed, running, transition, window
 
 torch.set_num_threads(1)
 
@@ -106,6 +106,17 @@ def test_carried_numbers(length: int) -> None:
     y = torch.full_like(x, torch.nan, dtype=torch.float32)
     call(running(), 2, x=x, y=y, T=length, CHUNK=16)
     torch.testing.assert_close(y, x.float().cumsum(1) / max(1, length), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("length", [0, 1, 33])
+def test_a_table_read_at_the_lag_of_every_pair(length: int) -> None:
+    made = torch.Generator().manual_seed(7)
+    x, table = torch.randn(length, generator=made, dtype=torch.float64), torch.randn(9, generator=made, dtype=torch.float64)
+    y = torch.full_like(x, torch.nan)
+    call(gathered(), -(-length // 16), x=x, table=table, y=y, T=length, LAGS=9, CHUNK=16)
+    lag = torch.arange(length)[:, None] - torch.arange(length)
+    weights = torch.where((lag >= 0) & (lag < 9), table[lag.clamp(0, 8)], 0.0)
+    torch.testing.assert_close(y, weights @ x, rtol=0, atol=1e-13)
 
 
 def moved(begin: Tensor, matrices: Tensor, updates: Tensor) -> Tensor:

@@ -152,6 +152,25 @@ def running() -> Kernel:
     return k.done()
 
 
+def gathered() -> Kernel:
+    """A table read at the lag of every pair of rows: a span over two axes."""
+    k = Builder("gathered", "y[t] = Σ over s of table[t − s] · x[s]", {"t": "CHUNK", "s": "CHUNK"}, scalars=("T",))
+    block = k.program(cdiv(size("T"), size("CHUNK")))
+    first = k.let("first_row", block * size("CHUNK"))
+    row = k.let("row", first + iota("t"))
+    x, y, table = k.buffer("x", "T"), k.buffer("y", "T", dtype=ACC), k.buffer("table", "LAGS", dtype=ACC)
+    out = k.full("out", "t")
+    with k.loop("step", cdiv(size("T"), size("CHUNK"))) as step:
+        start = k.let("start", step * size("CHUNK"))
+        source = k.let("source", start + iota("s"))
+        lag = k.let("lag", row - source)
+        weights = k.load("weights", table, Span(("t", "s"), number(0), lag, (lag >= 0) & (lag < size("LAGS"))))
+        tile = k.load("x_tile", x, Span("s", start, source, source < size("T")))
+        k.update(out, out + total(weights * tile, "s"))
+    k.store(y, Span("t", first, row, row < size("T")), value=out)
+    return k.done()
+
+
 def small_dot() -> Kernel:
     """One product of two whole matrices."""
     k = Builder("small_dot", "c[t, p] = Σ over n of a[t, n] · b[n, p]", {"t": "T", "n": "N", "p": "P"})
@@ -171,5 +190,6 @@ KERNELS = {
     "transition": transition,
     "window": window,
     "running": running,
+    "gathered": gathered,
     "dot": small_dot,
 }
