@@ -10,7 +10,18 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-CASES = ("one_pass y", "described y", "gated y", "packed y", "packed sums", "transition end", "window y", "gathered y", "running 1 y", "running 37 y")
+CASES = (
+    "one_pass y",
+    "described y",
+    "gated y",
+    "packed y",
+    "packed sums",
+    "transition end",
+    "window y",
+    "gathered y",
+    "running 1 y",
+    "running 37 y",
+)
 
 
 @pytest.fixture(scope="module")
