@@ -1,55 +1,96 @@
-"""The command line: check, plan, show, emit, run, doctor. Tables are rich on a terminal and plain in a pipe."""
+"""The command line: check, plan, show, emit, run, doctor. Tables are rich on a terminal and plain in a pipe.
+
+Every mistake of the user's ends in a message on standard error and exit status 1.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from rich.console import Console
 
-from contractor.errors import ArgumentError, ContractorError
+from contractor.errors import ArgumentError, ContractorError, SpecError, position
 from contractor.pipeline import Options, operator, plan, program_of, programs_of, source, spec_of, stages
 from contractor.plan.machine import MACHINES
 from contractor.plan.plan import Plan
-from contractor.plan.show import as_json, table
+from contractor.plan.problem import BYTES, Problem
+from contractor.plan.show import as_json, duration, show_text, table
 from contractor.plan.sizes import problem_from_sizes
 from contractor.program.masks import MASKS
 from contractor.program.program import Program
 from contractor.program.show import show as show_program
 from contractor.run.doctor import findings
-from contractor.run.sample import sample
+from contractor.run.trial import Compared, Trial, trial
 from contractor.schedules.register import SCHEDULES
 from contractor.text.show import show as show_spec
 
-STAGES = ("spec", "program", "plan", "kernels", "source")
-SIZES = "sizes by letter and options: B=4 T=4096 H=32 N=128 dtype=bfloat16 heads=C:1,B:1"
+STAGES = ("spec", "program", "plan", "kernels", "source", "all")
+SIZES = "sizes by letter, and options: B=4 T=4096 H=32 N=128 dtype=bfloat16 heads=C:1,B:1"
+ABOUT = f"""\
+A spec (.ctr) holds a layer as its paper writes it:
+
+    layer retention
+    input Q [T, N]
+    input K [S, N]
+    input V [S, P]
+    param gamma [] in [0, 1]
+    L [T, S] = decay(gamma)
+    Y [T, P] = contract(TN, SN, SP, TS -> TP)(Q, K, V, L)
+    output Y * rsqrt(N)
+
+T is the target's position, S the source's, other letters are features; batch B and heads H are everywhere and not written.
+
+    contractor check retention.ctr
+    contractor plan retention.ctr B=4 T=4096 H=8 N=256 P=512 --machine h200
+    contractor emit retention.ctr B=4 T=4096 H=8 N=256 P=512 --machine h200 -o kernel.py
+    contractor run retention.ctr T=200 H=2 N=16 P=16 dtype=float64
+
+sizes     B=4 T=4096 H=32 N=128; options beside them: dtype=bfloat16 heads=C:1,B:1
+          B and H are 1 if not given, T and S each other; sizes that follow from definitions need not be given
+dtypes    {", ".join(BYTES)}
+masks     {", ".join(MASKS)}
+orders    {", ".join(SCHEDULES)}
+machines  {", ".join(MACHINES)}
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are errors like all others."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raises ArgumentError."""
+        raise ArgumentError(f"{message}\n{self.format_usage().strip()}")
 
 
 def parser() -> argparse.ArgumentParser:
     """The commands and their arguments."""
-    root = argparse.ArgumentParser(
+    root = Parser(
         prog="contractor",
         description="Compile masked attention and state space layers: write the contraction, read the plan, run the kernel.",
-        epilog=f"masks: {', '.join(MASKS)}. orders of evaluation: {', '.join(SCHEDULES)}. machines: {', '.join(MACHINES)}.",
+        epilog=ABOUT,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = root.add_subparsers(dest="command", required=True, metavar="COMMAND")
     check = command(commands, "check", "read a spec and say what it means, or everything that is wrong with it")
     check.add_argument("--json", action="store_true", help="as JSON")
     planning = command(commands, "plan", "price every order of evaluation, or say why it is refused", sized=True)
     planning.add_argument("--json", action="store_true", help="as JSON")
-    show = commands.add_parser("show", help="print one stage of the compilation")
-    show.add_argument("stage", choices=STAGES)
+    show = commands.add_parser("show", help="print one stage of the compilation", description="print one stage of the compilation")
+    show.add_argument("stage", choices=STAGES, metavar="STAGE", help=", ".join(STAGES))
     common(show, sized=True)
     emit = command(commands, "emit", "write the kernels as a file that runs alone", sized=True)
     emit.add_argument("-o", "--output", metavar="FILE", help="where to (default: standard output)")
-    command(commands, "run", "run the layer on random tensors, forward and backward, and check its numbers", sized=True)
-    commands.add_parser("doctor", help="what this machine has, and which known hazards apply to it")
+    run = command(commands, "run", "run the layer on random tensors, forward and backward, check its numbers and time it", sized=True)
+    run.add_argument("--device", choices=("cpu", "cuda"), help="default: the GPU if there is one")
+    run.add_argument("--seed", type=int, default=0, help="of the random tensors (default: 0)")
+    commands.add_parser("doctor", help="say what this machine has, and which known hazards apply to it")
     return root
 
 
@@ -63,84 +104,108 @@ def command(commands: Any, name: str, says: str, sized: bool = False) -> argpars
 def common(made: argparse.ArgumentParser, sized: bool) -> None:
     """The arguments that commands share."""
     made.add_argument("file", metavar="FILE", help="a spec (.ctr)")
-    made.add_argument("--layer", help="which layer, where the file holds several")
+    made.add_argument("--layer", metavar="NAME", help="which layer, where the file holds several")
     if sized:
         made.add_argument("sizes", nargs="*", metavar="AXIS=SIZE", help=SIZES)
-        made.add_argument("--machine", choices=sorted(MACHINES), help="plan for this machine (default: the one at hand)")
-        made.add_argument("--schedule", choices=sorted(SCHEDULES), help="take this order instead of the cheapest")
+        made.add_argument(
+            "--machine", choices=sorted(MACHINES), metavar="NAME", help=f"plan for it, not for this one: {', '.join(MACHINES)}"
+        )
+        made.add_argument("--schedule", choices=sorted(SCHEDULES), metavar="NAME", help=f"instead of the cheapest: {', '.join(SCHEDULES)}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns 0, or 1 after an error that is the user's to mend."""
-    given = parser().parse_args(arguments)
     try:
-        COMMANDS[given.command](given)
-    except (ContractorError, FileNotFoundError, IsADirectoryError) as error:
-        print(error, file=sys.stderr)
+        given = parser().parse_args(arguments)
+        return COMMANDS[given.command](given)
+    except BrokenPipeError:  # the reader of a pipe has what it wants
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (ContractorError, OSError) as error:
+        print(told(error), file=sys.stderr)
         return 1
-    return 0
+
+
+def told(error: Exception) -> str:
+    """An error in a line, or in the lines that it brings."""
+    if isinstance(error, OSError) and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
 
 
 # ---- commands -------------------------------------------------------------------------------------------------------------------
 
 
-def do_check(given: argparse.Namespace) -> None:
+def do_check(given: argparse.Namespace) -> int:
     """Says what each layer means."""
-    found = [program for program in programs_of(Path(given.file)) if given.layer in (None, program.name)]
+    try:
+        found = programs_of(Path(given.file)) if given.layer is None else (program_of(Path(given.file), given.layer),)
+    except SpecError as error:
+        if not given.json:
+            raise
+        print(json.dumps({"layers": [], "mistakes": mistakes_json(error)}, indent=2))
+        return 1
     if given.json:
-        print(json.dumps([program_json(program) for program in found], indent=2))
-        return
-    print("\n\n".join(show_program(program) for program in found))
+        print(json.dumps({"layers": [program_json(program) for program in found], "mistakes": []}, indent=2))
+    else:
+        print("\n\n".join(show_program(program) for program in found))
+    return 0
 
 
-def do_plan(given: argparse.Namespace) -> None:
+def do_plan(given: argparse.Namespace) -> int:
     """Prints the plan."""
     found = planned(given)
     if given.json:
         print(json.dumps(as_json(found), indent=2))
+    elif sys.stdout.isatty():
+        Console().print(table(found))
     else:
-        Console(soft_wrap=True).print(table(found))
+        print(show_text(found))
+    return 0
 
 
-def do_show(given: argparse.Namespace) -> None:
-    """Prints one stage."""
+def do_show(given: argparse.Namespace) -> int:
+    """Prints one stage, or all."""
     if given.stage == "spec":
         print(show_spec(spec_of(Path(given.file))), end="")
     elif given.stage == "program":
         print(show_program(program_of(Path(given.file), given.layer)))
     else:
-        print(dict(stages(planned(given)))[given.stage])
+        shown = stages(planned(given))
+        parts = [f"── {name} ──\n\n{text}" for name, text in shown] if given.stage == "all" else [dict(shown)[given.stage]]
+        print("\n\n".join(parts).rstrip("\n"))
+    return 0
 
 
-def do_emit(given: argparse.Namespace) -> None:
+def do_emit(given: argparse.Namespace) -> int:
     """Writes the kernels."""
     text = source(planned(given))
     if given.output is None:
         print(text, end="")
     else:
         Path(given.output).write_text(text, encoding="utf-8")
+    return 0
 
 
-def do_run(given: argparse.Namespace) -> None:
-    """Runs a layer on random tensors."""
-    program, sizes = program_of(Path(given.file), given.layer), sizes_of(given.sizes)
-    problem = problem_from_sizes(program, **sizes)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    tensors = sample(problem, device)
-    op = operator(program, Options(given.schedule, None, given.machine))
-    begin = time.perf_counter()
-    outputs = op(**tensors)
-    for output in outputs if isinstance(outputs, tuple) else (outputs,):
-        state = "finite" if bool(output.isfinite().all()) else "NOT FINITE"
-        print(f"{program.name}: {tuple(output.shape)} {str(output.dtype).removeprefix('torch.')} on {device}, {state}")
-    print(f"first call {time.perf_counter() - begin:.2f} s")
+def do_run(given: argparse.Namespace) -> int:
+    """Runs a layer on random tensors; returns 1 if a number is wrong."""
+    device = given.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ArgumentError("torch sees no GPU here")
+    problem = problem_of(given, "bfloat16" if device == "cuda" else "float32")
+    if problem.dtype not in BYTES or problem.dtype.startswith("complex"):
+        raise ArgumentError(f"the layer is run in a real dtype, not {problem.dtype}")
+    found = trial(operator(problem.program, Options(given.schedule, None, given.machine)), problem, device, given.seed)
+    print("\n".join(trial_lines(found, problem, device)))
+    return 0 if found.right else 1
 
 
-def do_doctor(given: argparse.Namespace) -> None:
+def do_doctor(given: argparse.Namespace) -> int:
     """Says what this machine has."""
     del given
     for name, value in findings():
         print(f"{name:10} {value}")
+    return 0
 
 
 COMMANDS = {"check": do_check, "plan": do_plan, "show": do_show, "emit": do_emit, "run": do_run, "doctor": do_doctor}
@@ -151,8 +216,12 @@ COMMANDS = {"check": do_check, "plan": do_plan, "show": do_show, "emit": do_emit
 
 def planned(given: argparse.Namespace) -> Plan:
     """The plan that the arguments ask for."""
-    program = program_of(Path(given.file), given.layer)
-    return plan(problem_from_sizes(program, **sizes_of(given.sizes)), given.machine, given.schedule)
+    return plan(problem_of(given), given.machine, given.schedule)
+
+
+def problem_of(given: argparse.Namespace, dtype: str = "bfloat16") -> Problem:
+    """The problem that the arguments pose."""
+    return problem_from_sizes(program_of(Path(given.file), given.layer), **{"dtype": dtype, **sizes_of(given.sizes)})
 
 
 def sizes_of(pairs: Sequence[str]) -> dict[str, Any]:
@@ -171,14 +240,33 @@ def sizes_of(pairs: Sequence[str]) -> dict[str, Any]:
 def heads_of(text: str) -> dict[str, int]:
     """`C:1,B:1` as head counts by operand."""
     pairs = [pair.partition(":") for pair in text.split(",")]
-    return {name: whole(f"heads of {name}", count) for name, _, count in pairs}
+    return {name: whole(f"heads of {name or text!r}", count) for name, _, count in pairs}
 
 
 def whole(name: str, text: str) -> int:
     """A size."""
-    if not text.isdecimal():
-        raise ArgumentError(f"{name} must be a whole number, not {text!r}")
+    if not text.isdecimal() or len(text) > 12:
+        raise ArgumentError(f"{name} must be a whole number, not {text[:20]!r}")
     return int(text)
+
+
+# ---- answers --------------------------------------------------------------------------------------------------------------------
+
+
+def trial_lines(found: Trial, problem: Problem, device: str) -> list[str]:
+    """What a trial says."""
+    checked = any(one.error is not None for one in found.outputs)
+    against = "errors are relative to the float64 reference" if checked else "too large for the float64 reference: numbers not compared"
+    rows = [*(compared_line(one, "") for one in found.outputs), *(compared_line(one, "gradient of ") for one in found.gradients)]
+    times = f"forward {duration(found.forward)}, forward and backward {duration(found.both)} (first call {duration(found.first)})"
+    return [f"{problem.program.name} on {device}, {problem.dtype}; {against}", *rows, times]
+
+
+def compared_line(one: Compared, prefix: str) -> str:
+    """One tensor and how right it is."""
+    error = "" if one.error is None else f"  error {one.error:.1e} (allowed {one.allowed:.0e})"
+    verdict = "" if one.right else "  NOT FINITE" if not one.finite else "  WRONG"
+    return f"  {prefix + one.name:24} {list(one.shape)!s:24} {one.dtype:10}{error}{verdict}"
 
 
 def program_json(program: Program) -> dict[str, Any]:
@@ -194,3 +282,12 @@ def program_json(program: Program) -> dict[str, Any]:
         for one in program.operands
     ]
     return {"layer": program.name, "operands": operands, "carries_state": not program.stateless, "stateless": program.stateless}
+
+
+def mistakes_json(error: SpecError) -> list[dict[str, Any]]:
+    """What is wrong with a spec as JSON; lines and columns count from 1."""
+    places = [position(error.text, min(one.spans).start) if one.spans else (1, 1) for one in error.mistakes]
+    return [
+        {"file": error.file, "line": line, "column": column, "message": one.message, "hint": one.hint}
+        for one, (line, column) in zip(error.mistakes, places, strict=True)
+    ]
