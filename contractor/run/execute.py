@@ -6,7 +6,7 @@ On a GPU with Triton the Triton text runs, elsewhere the torch text: one lowerin
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -68,10 +68,12 @@ def run(schedule: str, machine: Machine, backend: Backend, task: Task, tensors: 
     device = tensors["value"].device
     if 0 in (shape.B, shape.T, shape.H, shape.N, shape.P):
         return torch.zeros(shape.B, shape.T, shape.H, shape.P, dtype=dtype, device=device)
-    result = torch.empty(shape.B, shape.T, shape.H, shape.P, dtype=dtype, device=device)
     found = ready(schedule, machine, backend, task)
+    if found is None:
+        return halved(schedule, machine, backend, task, tensors, dtype)
+    result = torch.empty(shape.B, shape.T, shape.H, shape.P, dtype=dtype, device=device)
     given = {name: tensor.contiguous() for name, tensor in tensors.items()}
-    values = {**found.sizes, **table_sizes(tensors), **given, "result": result, "programs": found.programs, "device": device}
+    values = {**found.sizes, **table_sizes(task, tensors), **given, "result": result, "programs": found.programs, "device": device}
     if backend == "triton":
         launch_triton(found, values)
     else:
@@ -79,9 +81,31 @@ def run(schedule: str, machine: Machine, backend: Backend, task: Task, tensors: 
     return result
 
 
+def halved(schedule: str, machine: Machine, backend: Backend, task: Task, tensors: dict[str, Tensor], dtype: torch.dtype) -> Tensor:
+    """A task whose tiles are too wide, as the sum of two over half of n each."""
+    width = task.dimensions.N
+    exact = torch.promote_types(dtype, torch.float32)
+    total: Tensor | None = None
+    for part in (slice(0, width // 2), slice(width // 2, width)):
+        narrow = replace(task, dimensions=replace(task.dimensions, N=part.stop - part.start))
+        cut = {name: tensor[..., part] if name in ("query", "key") else tensor for name, tensor in tensors.items()}
+        for gate in task.form.gates:
+            if "n" in gate.features:
+                cut[gate.name] = tensors[gate.name].movedim(-len(gate.features), -1)[..., part].movedim(-1, -len(gate.features))
+        one = run(schedule, machine, backend, narrow, cut, exact)
+        total = one if total is None else total + one
+    assert total is not None
+    return total.to(dtype)
+
+
 @lru_cache(maxsize=4096)
-def ready(schedule: str, machine: Machine, backend: Backend, task: Task) -> Ready:
-    """The kernel of a task at its best tiling."""
+def ready(schedule: str, machine: Machine, backend: Backend, task: Task) -> Ready | None:
+    """The kernel of a task at its best tiling; None if no tiling fits the machine. Raises RefusedError if the form may not be evaluated
+    in this order."""
+    if reason := SCHEDULES[schedule].refusal(task.form):
+        raise RefusedError(f"{schedule}: {reason}")
+    if not SCHEDULES[schedule].tilings(task, machine) and not task.form.matrices and task.dimensions.N > 1:
+        return None
     tiling = tiling_of(schedule, task, machine)
     layout = layout_of(task, tiling)
     kernel = kernel_of(SCHEDULES[schedule], task.form, layout)
@@ -113,12 +137,12 @@ def tiling_of(schedule: str, task: Task, machine: Machine) -> Tiling:
     return answer.tiling
 
 
-def table_sizes(tensors: dict[str, Tensor]) -> dict[str, int]:
+def table_sizes(task: Task, tensors: dict[str, Tensor]) -> dict[str, int]:
     """How long each table is."""
-    tables = {name: tensor for name, tensor in tensors.items() if name.startswith("table")}
     found: dict[str, int] = {}
-    for name, tensor in tables.items():
-        found |= dict(zip((f"{name.upper()}_ROWS", f"{name.upper()}_COLUMNS"), tensor.shape[-2:] if tensor.dim() > 2 else tensor.shape[-1:], strict=False))
+    for table in task.form.tables:
+        axes = [f"{table.name.upper()}_{axis}" for axis in ("ROWS", "COLUMNS")[: len(table.index)]]
+        found |= dict(zip(axes, tensors[table.name].shape[-len(axes) :], strict=True))
     return found
 
 

@@ -12,7 +12,7 @@ from contractor.plan.plan import Tiling
 from contractor.schedules.parts.factors import Factors, factors, fixed_points, gate_points, rates
 from contractor.schedules.parts.form import Form, Task
 from contractor.schedules.parts.support import directed
-from contractor.schedules.parts.tilings import staged, tiling
+from contractor.schedules.parts.tilings import fitting, tiling
 from contractor.schedules.parts.walk import Layout, Rows, Walk, inner, outer, rows, sizes, table, walk
 from contractor.tile.build import Builder
 from contractor.tile.kernel import Kernel, Span
@@ -40,14 +40,18 @@ class Chunked:
         """Without gates all columns in one block; a gate's factors want registers, so fewer columns and stages."""
         if machine.kind == "cpu":
             return (tiling(task, machine, 0, 1, 1),)
-        narrow = task.dimensions.N > 128
-        if not task.form.gates and not narrow:
+        gates, inner = task.form.gates, task.dimensions.N
+        if task.dtype == "float32":
+            pairs = ((64, 8, 1),)
+        elif inner > 128:
+            pairs = ((64, 8, 2), (64, 8, 1))
+        elif not gates:
             pairs = ((128, 4, 3), (64, 4, 3), (64, 4, 2))
-        elif all(gate.fixed for gate in task.form.gates) and not narrow:
+        elif inner <= 64 or all(gate.fixed for gate in gates):
             pairs = ((64, 4, 3), (64, 4, 2))
         else:
-            pairs = ((64, 8, 2), (64, 8, 1)) if narrow else ((64, 4, 2), (64, 4, 1))
-        return staged(task, machine, tuple(tiling(task, machine, *pair) for pair in pairs))
+            pairs = ((64, 4, 2), (64, 4, 1))
+        return fitting(task, machine, tuple(tiling(task, machine, *pair) for pair in pairs))
 
     def kernel(self, form: Form, layout: Layout) -> Kernel:
         """The one-pass kernel."""
@@ -69,11 +73,15 @@ def kernel(form: Form, layout: Layout) -> Kernel:
         chunk = k.let("chunk", chunks - 1 - step) if form.future else step
         here = rows(k, lane, chunk)
         query, key, value = load_tiles(k, form, layout, w, here, n, p)
-        fades = steady or factors(k, form, gate_points(k, form, w, fixed, here, lane, {}), seen)
+        fades = steady or factors(k, form, gate_points(k, form, w, fixed, here, lane, {}, layout.clamped), seen)
         k.note("inside the chunk: scores under the mask")
         scores = k.let("scores", dot(query, key, precision=layout.precision))
         weights = k.let("weights", select(seen, scores, 0.0) if fades.within is None else scores * fades.within)
-        k.note("from earlier chunks: the query reads the carried state" if not form.future else "from later chunks: the query reads the carried state")
+        k.note(
+            "from earlier chunks: the query reads the carried state"
+            if not form.future
+            else "from later chunks: the query reads the carried state"
+        )
         carried = dot(query, cast(state, query), precision=layout.precision)
         carried = k.let("carried", carried if fades.enter is None else carried * fades.enter)
         out = k.let("out", dot(cast(weights, value), value, into=carried, precision=layout.precision))

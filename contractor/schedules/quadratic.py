@@ -15,7 +15,7 @@ from contractor.schedules.parts.factors import NEVER, Spans, exponents, gate_poi
 from contractor.schedules.parts.form import Form, Task
 from contractor.schedules.parts.support import bounds, directed, supported, visible
 from contractor.schedules.parts.tables import looked_up
-from contractor.schedules.parts.tilings import ROWS, staged, tiling
+from contractor.schedules.parts.tilings import ROWS, fitting, tiling
 from contractor.schedules.parts.walk import Layout, Rows, Walk, inner, outer, rows, sizes, table, walk
 from contractor.tile.build import Builder
 from contractor.tile.kernel import Kernel
@@ -36,7 +36,9 @@ class Quadratic:
         if any(len(gate.features) > 1 for gate in form.gates):
             return "a gate differs for every entry of the state, so every pair of positions would need N · P scores"
         if {"n", "p"} <= {side for gate in form.gates for side in gate.features}:
-            return "one gate differs over the query's channels and another over the value's: every pair of positions would need N · P scores"
+            return (
+                "one gate differs over the query's channels and another over the value's: every pair of positions would need N · P scores"
+            )
         return ""
 
     def tilings(self, task: Task, machine: Machine) -> tuple[Tiling, ...]:
@@ -44,8 +46,9 @@ class Quadratic:
         rows = ROWS if task.form.scalar else 16
         if machine.kind == "cpu":
             return (tiling(task, machine, 0, 1, 1, rows),)
-        candidates = tuple(tiling(task, machine, columns, 4, stages, rows) for columns, stages in ((128, 2), (64, 2), (64, 1)))
-        return staged(task, machine, candidates)
+        blocks = ((64, 8, 1),) if task.dtype == "float32" else ((128, 4, 2), (64, 4, 2), (64, 4, 1))
+        candidates = tuple(tiling(task, machine, *block, rows) for block in blocks)
+        return fitting(task, machine, candidates)
 
     def kernel(self, form: Form, layout: Layout) -> Kernel:
         """The quadratic kernel."""
@@ -112,9 +115,7 @@ def plain(b: Block) -> None:
 
 def weighted(b: Block, scores: Expr, source: Rows, compared: bool, prefix: str) -> Expr:
     """The scores under the mask's support and entrywise factors."""
-    form = b.form
-    for table_form in form.tables:
-        scores = scores * looked_up(b.k, form, b.w, table_form, b.targets, source, prefix)
+    scores = entrywise(b, scores, source, prefix)
     condition = pairs(b, source, prefix) if compared else None
     return b.k.let(f"{prefix}weights", scores if condition is None else select(condition, scores, 0.0))
 
@@ -136,7 +137,7 @@ def gated(b: Block) -> None:
     form, k = b.form, b.k
     seen = pairs(b, b.targets, "own_")
     assert seen is not None and b.w.row_block is not None
-    logs = exponents(gate_points(k, form, b.w, b.fixed, b.targets, b.lane, b.spans, "own_"), form.future)
+    logs = exponents(gate_points(k, form, b.w, b.fixed, b.targets, b.lane, b.spans, b.layout.clamped, "own_"), form.future)
     within = k.let("within", exp2(select(seen, logs.within, NEVER)))
     key, value = tiles(b, b.targets, "own_")
     own(b, within, key, value)
@@ -147,26 +148,31 @@ def gated(b: Block) -> None:
     with k.loop("step", seen_blocks.count) as step:
         block = b.w.row_block + 1 + step if form.future else b.w.row_block - 1 - step
         source = rows(k, b.lane, block, "source_")
-        logs = exponents(gate_points(k, form, b.w, b.fixed, source, b.lane, b.spans), form.future)
+        logs = exponents(gate_points(k, form, b.w, b.fixed, source, b.lane, b.spans, b.layout.clamped), form.future)
         apart(b, k.let("since", exp2(enter + passed)), k.let("leave", exp2(logs.leave)), source)
         k.update(passed, passed + logs.fade)
 
 
 def own(b: Block, within: Expr, key: Expr, value: Expr) -> None:
     """The own block, where every pair has a decay of its own: over (t, s), or over (t, s, feature) where it differs by feature."""
-    k, form = b.k, b.form
+    k = b.k
     if "n" in within.axes:
         products = cast(b.query, ACC) * within * cast(key, ACC)
-        accumulate(b, k.let("own_weights", total(products, "n")), value)
+        accumulate(b, k.let("own_weights", entrywise(b, total(products, "n"), b.targets, "own_")), value)
         return
-    scores = k.let("own_scores", dot(b.query, key, precision=b.layout.precision))
+    scores = entrywise(b, k.let("own_scores", dot(b.query, key, precision=b.layout.precision)), b.targets, "own_")
     if "p" in within.axes:
         products = scores * within * cast(value, ACC)
         k.update(b.out, b.out + total(products, "s"))
         return
-    for table_form in form.tables:
-        scores = scores * looked_up(k, form, b.w, table_form, b.targets, b.targets, "own_")
     accumulate(b, k.let("own_weights", scores * within), value)
+
+
+def entrywise(b: Block, scores: Expr, source: Rows, prefix: str) -> Expr:
+    """The scores times the entrywise factors."""
+    for table_form in b.form.tables:
+        scores = scores * looked_up(b.k, b.form, b.w, table_form, b.targets, source, prefix)
+    return scores
 
 
 def apart(b: Block, since: Expr, leave: Expr, source: Rows) -> None:
@@ -179,9 +185,7 @@ def apart(b: Block, since: Expr, leave: Expr, source: Rows) -> None:
         key = k.let("key_leave", cast(cast(key, ACC) * leave, key))
     else:
         value = k.let("value_leave", cast(cast(value, ACC) * leave, value))
-    scores = k.let("scores", dot(query, key, precision=b.layout.precision))
-    for table_form in form.tables:
-        scores = scores * looked_up(k, form, b.w, table_form, b.targets, source, "")
+    scores = entrywise(b, k.let("scores", dot(query, key, precision=b.layout.precision)), source, "")
     if form.support is not None:
         scores = select(supported(k, form, b.w, b.known, b.targets, source, ""), scores, 0.0)
     part = dot(cast(k.let("weights", scores), value), value, precision=b.layout.precision)

@@ -32,7 +32,7 @@ class Schedule(Protocol):
         ...
 
     def tilings(self, task: Task, machine: Machine) -> tuple[Tiling, ...]:
-        """Block sizes worth pricing, all of them right for the task; at least one."""
+        """Block sizes worth pricing, all of them right for the task; none if its tiles do not fit the machine."""
         ...
 
     def kernel(self, form: Form, layout: Layout) -> Kernel:
@@ -62,6 +62,12 @@ def best(schedule: Schedule, wanted: Task, machine: Machine) -> Offer | Refusal:
     if reason := schedule.refusal(wanted.form):
         return Refusal(schedule.name, reason)
     offers = [priced(schedule, wanted, machine, tiling) for tiling in schedule.tilings(wanted, machine)]
+    if not offers:
+        width, room = wanted.dimensions.N, machine.shared // 1024
+        return Refusal(
+            schedule.name,
+            f"tiles {width} wide in {wanted.dtype} do not fit the {room} KB of shared memory that a program has on {machine.name}",
+        )
     return min(offers, key=lambda offer: offer.milliseconds)
 
 

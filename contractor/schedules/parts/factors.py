@@ -2,7 +2,9 @@
 
 All four are one transition at different pairs of points, so every mask and both directions come from `between`. Exponents are masked
 before they are exponentiated, in base 2, and none is positive. A gate of −inf (or one that underflows) closes the past: closings are
-counted beside the sum, and a pair of points is open only if their counts agree, so no difference of infinities is ever formed.
+counted beside the sum, and a pair of points is open only if their counts agree, so no difference of infinities is ever formed. With
+operands of 16 bits a closing is summed as −150, whose factor is 0 in float32: sums stay below 1e4, so their differences keep three
+digits even where every gate closes.
 """
 
 from __future__ import annotations
@@ -104,11 +106,13 @@ def rates(k: Builder, form: Form, w: Walk, spans: Spans) -> dict[str, Expr]:
 
 
 def gate_points(
-    k: Builder, form: Form, w: Walk, fixed: dict[str, Expr], here: Rows, lane: Expr, spans: Spans, prefix: str = ""
+    k: Builder, form: Form, w: Walk, fixed: dict[str, Expr], here: Rows, lane: Expr, spans: Spans, clamped: bool, prefix: str = ""
 ) -> tuple[Points, ...]:
     """The points of one block of rows under every gate."""
     return tuple(
-        fixed_points(k, form, gate, fixed[gate.name], lane, prefix) if gate.fixed else varying_points(k, form, w, gate, here, spans, prefix)
+        fixed_points(k, form, gate, fixed[gate.name], lane, prefix)
+        if gate.fixed
+        else varying_points(k, form, w, gate, here, spans, clamped, prefix)
         for gate in form.gates
     )
 
@@ -134,13 +138,13 @@ def spans_of(gate: Gate, spans: Spans) -> tuple[Span, ...]:
     return tuple(spans[side] for side in gate.features)
 
 
-def varying_points(k: Builder, form: Form, w: Walk, gate: Gate, here: Rows, spans: Spans, prefix: str = "") -> Points:
+def varying_points(k: Builder, form: Form, w: Walk, gate: Gate, here: Rows, spans: Spans, clamped: bool, prefix: str) -> Points:
     """A gate at each position: sums inside the block. Rows past the end read a gate of 0."""
     name = prefix + gate.name
     buffer, head = table(k, w, gate.name, *(side.upper() for side in gate.features), dtype=ACC)
     natural = k.load(f"{name}_natural", buffer, w.batch, here.span("t"), head, *spans_of(gate, spans))
-    step = k.let(f"{name}_step", natural * LOG2E)
-    closed = k.let(f"{name}_closed", step < CLOSED) if gate.resets else None
+    step = k.let(f"{name}_step", most(natural * LOG2E, CLOSED) if gate.resets and clamped else natural * LOG2E)
+    closed = k.let(f"{name}_closed", step < CLOSED) if gate.resets and not clamped else None
     passing = step if closed is None else k.let(f"{name}_passing", select(closed, 0.0, step))
     flags = None if closed is None else k.let(f"{name}_flags", select(closed, 1.0, 0.0))
     sums, whole = summed(k, f"{name}_sum", passing)

@@ -30,25 +30,31 @@ def bounds(k: Builder, form: Form, w: Walk) -> dict[str, Expr]:
     return found
 
 
-def supported(k: Builder, form: Form, w: Walk, known: dict[str, Expr], target: Rows, source: Rows, prefix: str) -> Expr:
-    """Where the support holds over (t, s). A transposed mask is read with the two exchanged."""
+def supported(k: Builder, form: Form, w: Walk, known: dict[str, Expr], target: Rows, source: Rows, prefix: str, axis: str = "s") -> Expr:
+    """Where the support holds over (t, s), or over t alone where each target has one source (axis t). A transposed mask is read with the
+    two exchanged."""
     assert form.support is not None
-    at, by = placed_from(form, target.place), placed_from(form, rename(source.place, t="s"))
-    blocks = {id(at): (target, "t"), id(by): (source, "s")}
+    at, by = placed_from(form, target.place), placed_from(form, rename(source.place, t=axis))
+    blocks = {id(at): (target, "t", "t"), id(by): (source, axis, "s")}
     later, earlier = (by, at) if form.future else (at, by)
 
     def label(value: Expression, place: Expr) -> Expr:
-        block, axis = blocks[id(place)]
+        block, over, role = blocks[id(place)]
         name = buffer_of(form, value)
         count, head = head_of(w, name)
-        return k.load(f"{prefix}{name}_{axis}", k.buffer(name, "B", "T", count, dtype=I64), w.batch, block.span(axis), head)
+        return k.load(f"{prefix}{name}_{role}", k.buffer(name, "B", "T", count, dtype=I64), w.batch, block.span(over), head)
 
-    return evaluate(form.support, later, earlier, size("T"), lambda value: bound(form, known, value), label, lambda a, b: a.same(b))
+    return evaluate(form.support, later, earlier, sources(form), lambda value: bound(form, known, value), label, lambda a, b: a.same(b))
 
 
 def placed_from(form: Form, place: Expr) -> Expr:
     """A place as the support counts it: from the first source."""
     return place - size("offset") if form.shifted else place
+
+
+def sources(form: Form) -> Expr:
+    """How many sources there are."""
+    return size("T") - size("offset") if form.shifted else size("T")
 
 
 def buffer_of(form: Form, value: Expression) -> str:
@@ -100,4 +106,4 @@ def reach(form: Form, known: dict[str, Expr]) -> tuple[Expr | None, Expr | None]
 
 def placed(form: Form, known: dict[str, Expr], place: Place) -> Expr:
     """The value of a place that names neither t nor s."""
-    return evaluate(place, None, None, size("T"), lambda value: bound(form, known, value), None, lambda a, b: a.same(b))
+    return evaluate(place, None, None, sources(form), lambda value: bound(form, known, value), None, lambda a, b: a.same(b))

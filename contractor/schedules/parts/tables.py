@@ -9,15 +9,23 @@ from contractor.tile.build import Builder
 from contractor.tile.ops import ACC, Expr, Span, number, rename, size
 
 
-def looked_up(k: Builder, form: Form, w: Walk, table: Table, target: Rows, source: Rows, prefix: str) -> Expr:
-    """What a table holds for every pair (t, s); 0 outside it. A transposed mask is read with the two exchanged."""
+def looked_up(k: Builder, form: Form, w: Walk, table: Table, target: Rows, source: Rows, prefix: str, axis: str = "s") -> Expr:
+    """What a table holds for every pair (t, s), or for each target and its one source (axis t); 0 outside it. A transposed mask is read
+    with the two exchanged."""
     count, head = head_of(w, table.name)
     dims = tuple(f"{table.name.upper()}_{axis}" for axis in ("ROWS", "COLUMNS")[: len(table.index)])
     buffer = k.buffer(table.name, *(("B",) if table.batched else ()), count, *dims, dtype=ACC)
-    at, by = target.place, rename(source.place, t="s")
+    at, by = target.row, rename(source.row, t=axis)
     later, earlier = (by, at) if form.future else (at, by)
     spans = tuple(span(place, later, earlier, extent) for place, extent in zip(table.index, dims, strict=True))
-    return k.load(f"{prefix}{table.name}_tile", buffer, *((w.batch,) if table.batched else ()), head, *spans, order=("t", "s"))
+    return k.load(
+        f"{prefix}{table.name}_tile",
+        buffer,
+        *((w.batch,) if table.batched else ()),
+        head,
+        *spans,
+        order=("t", "s") if axis == "s" else None,
+    )
 
 
 def span(place: Place, later: Expr, earlier: Expr, extent: str) -> Span:

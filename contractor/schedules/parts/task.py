@@ -2,7 +2,8 @@
 
 What is decided here is kind and size only; tensors of the same layout are made in `run`. Gates of one crossing are added up: the sum
 differs over every feature that any of them differs over and is fixed only if all are. Complex numbers become real ones: a complex
-query, key or transition doubles N (real and imaginary parts side by side) and the heads (the result's two parts), a complex value P.
+query, key or transition doubles N (real and imaginary parts side by side) and the heads (the result's two parts), a complex value P, a
+complex entrywise factor the heads.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ def task(core: Core, problem: Problem) -> Task:
     shape = dimensions(core, problem)
     form = Form(
         steps=steps,
-        tables=tuple(table(problem.program, weight, index) for index, weight in enumerate(lookups(core))),
+        tables=tuple(table(problem.program, weight, index) for index, weight in enumerate(core.lookups)),
         arguments=arguments(support),
         support=support,
         directed=directed or bool(steps),
-        future=core.term.direction == "future",
+        future=runs_from_future(core),
         strict=strict or any(step.shift for step in steps),
         grouped=tuple(name for name, _ in shape.heads),
         shifted=support is not None and problem.sizes.S < problem.sizes.T,
@@ -184,7 +185,12 @@ def matrix(program: Program, step: Crossing | Dense | RankOne, index: int) -> Ma
 
 def lookups(core: Core) -> tuple[Lookup, ...]:
     """The entrywise factors that are read from tensors."""
-    return tuple(weight for weight in core.term.law.weights if isinstance(weight, Lookup))
+    return core.lookups
+
+
+def runs_from_future(core: Core) -> bool:
+    """True if the contraction is read with t and s exchanged: its mask runs from the future, or its result has S in T's place."""
+    return core.term.exchanged != core.exchanged
 
 
 def table(program: Program, weight: Lookup, index: int) -> Table:
@@ -195,7 +201,7 @@ def table(program: Program, weight: Lookup, index: int) -> Table:
 def dimensions(core: Core, problem: Problem) -> Dimensions:
     """The sizes of a core, batch letters folded into the heads."""
     inner, outer = complex_sides(core)
-    heads = problem.sizes.H * extent(core, problem, core.batch) * (2 if inner else 1)
+    heads = problem.sizes.H * extent(core, problem, core.batch) * 2 ** (inner + len(turning_tables(core)))
     return Dimensions(
         B=problem.sizes.B,
         T=max(problem.sizes.T, problem.sizes.S),
@@ -215,9 +221,16 @@ def extent(core: Core, problem: Problem, letters: Axes) -> int:
 
 def complex_sides(core: Core) -> tuple[bool, bool]:
     """(query, key or transition complex, value complex)."""
-    steps = [step.value for step in core.term.law.steps if isinstance(step, Fade | Dense)]
-    inner = [factor.value for factor in (*core.query, *core.key)] + steps
-    return any(value.number == Number.COMPLEX for value in inner), any(factor.value.number == Number.COMPLEX for factor in core.value)
+    turning = [step.value for step in core.term.law.steps if isinstance(step, Fade | Dense) and step.value.number == Number.COMPLEX]
+    on_value = ["outer" in core.sides(value) for value in turning]
+    inner = [factor.value.number for factor in (*core.query, *core.key)]
+    outer = [factor.value.number for factor in core.value]
+    return Number.COMPLEX in inner or not all(on_value), Number.COMPLEX in outer or any(on_value)
+
+
+def turning_tables(core: Core) -> tuple[int, ...]:
+    """The numbers of the entrywise factors that are complex: the real and the imaginary part of each take heads of their own."""
+    return tuple(index for index, table in enumerate(core.tables) if table.value.number == Number.COMPLEX)
 
 
 def grouped(core: Core, problem: Problem, heads: int) -> Iterator[tuple[str, int]]:

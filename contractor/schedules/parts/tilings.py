@@ -26,6 +26,7 @@ def layout_of(task: Task, tiling: Tiling) -> Layout:
         padded_p=shape.P % tiling["BLOCK_P"] != 0,
         via="descriptor" if tiling.via == "descriptor" else "pointer",
         precision="tf32x3" if task.dtype == "float32" else None,
+        clamped=BYTES[task.dtype] == 2,
     )
 
 
@@ -38,7 +39,9 @@ def tiling(task: Task, machine: Machine, columns: int, warps: int, stages: int, 
     block_p = min(max(smallest, power(shape.P)), columns)
     whole = block_n == shape.N and shape.P % block_p == 0
     aligned = all(size * BYTES[task.dtype] % ALIGNMENT == 0 for size in (shape.N, shape.P))
-    return Tiling((("CHUNK", rows), ("BLOCK_N", block_n), ("BLOCK_P", block_p)), warps, stages, "descriptor" if whole and aligned else "pointer")
+    return Tiling(
+        (("CHUNK", rows), ("BLOCK_N", block_n), ("BLOCK_P", block_p)), warps, stages, "descriptor" if whole and aligned else "pointer"
+    )
 
 
 def fits(task: Task, machine: Machine, one: Tiling) -> bool:
@@ -47,8 +50,6 @@ def fits(task: Task, machine: Machine, one: Tiling) -> bool:
     return machine.kind == "cpu" or tiles * one.stages + one["CHUNK"] * one["BLOCK_P"] * 4 <= machine.shared
 
 
-def staged(task: Task, machine: Machine, candidates: tuple[Tiling, ...]) -> tuple[Tiling, ...]:
-    """The candidates that fit; if none does, the last one with a single stage."""
-    good = tuple(one for one in candidates if fits(task, machine, one))
-    last = candidates[-1]
-    return good or (Tiling(last.constants, last.warps, 1, last.via),)
+def fitting(task: Task, machine: Machine, candidates: tuple[Tiling, ...]) -> tuple[Tiling, ...]:
+    """The candidates whose tiles find room; none, where the state is too wide for the machine."""
+    return tuple(one for one in candidates if fits(task, machine, one))

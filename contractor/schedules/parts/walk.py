@@ -13,12 +13,14 @@ from contractor.tile.ops import I64, Buffer, Expr, Span, cast, cdiv, iota, numbe
 @dataclass(frozen=True, slots=True)
 class Layout:
     """How the axes meet their blocks: padded axes have blocks wider than they are and need bounds; tiles come through host
-    descriptors (`via`) where rows are aligned and nothing is padded. precision: how float32 products are computed."""
+    descriptors (`via`) where rows are aligned and nothing is padded. precision: how float32 products are computed. clamped:
+    operands are of 16 bits, so a gate that closes the past may be summed as a large number instead of being counted."""
 
     padded_n: bool = False
     padded_p: bool = False
     via: Literal["pointer", "descriptor"] = "pointer"
     precision: str | None = None
+    clamped: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,5 +105,3 @@ def table(k: Builder, w: Walk, name: str, *features: str, dtype: str | None = No
     """A tensor [B, T, heads, *features] and the program's head in it."""
     count, head = head_of(w, name)
     return k.buffer(name, "B", "T", count, *features, dtype=dtype, via=via), head
-
-
