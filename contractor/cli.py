@@ -221,7 +221,8 @@ def planned(given: argparse.Namespace) -> Plan:
 
 def problem_of(given: argparse.Namespace, dtype: str = "bfloat16") -> Problem:
     """The problem that the arguments pose."""
-    return problem_from_sizes(program_of(Path(given.file), given.layer), **{"dtype": dtype, **sizes_of(given.sizes)})
+    sizes: dict[str, Any] = {"dtype": dtype, **sizes_of(given.sizes)}
+    return problem_from_sizes(program_of(Path(given.file), given.layer), **sizes)
 
 
 def sizes_of(pairs: Sequence[str]) -> dict[str, Any]:

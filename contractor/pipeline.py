@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import torch
 
@@ -19,7 +20,7 @@ from contractor.plan.machine import Machine
 from contractor.plan.machine import machine as machine_of
 from contractor.plan.plan import Plan
 from contractor.plan.problem import Problem
-from contractor.plan.show import show_text
+from contractor.plan.show import printed, show_text
 from contractor.plan.sizes import problem_from_shapes, problem_from_sizes
 from contractor.plan.spread import spreads
 from contractor.program.check import check
@@ -30,7 +31,7 @@ from contractor.program.show import show as show_program
 from contractor.run.execute import Backend, Execution
 from contractor.run.here import backend_of, machine_here
 from contractor.run.layer import Prepared, prepare
-from contractor.run.operator import Operator, Steps
+from contractor.run.operator import Operator
 from contractor.run.source import kernels, source, spec_lines
 from contractor.schedules.register import SCHEDULES
 from contractor.schedules.schedule import Priced
@@ -98,25 +99,46 @@ def compile(
     return operator(program_of(source, layer), Options(schedule, backend, machine))
 
 
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """The arrows that an operator follows, under the options it was compiled with."""
+
+    options: Options
+
+    def pose(self, program: Program, shapes: dict[str, tuple[int, ...]], dtype: str) -> Problem:
+        """Operands' shapes and dtype → the problem."""
+        return problem_from_shapes(program, shapes, dtype)
+
+    def size(self, program: Program, **sizes: Any) -> Problem:
+        """Sizes by letter → the problem."""
+        return problem_from_sizes(program, **sizes)
+
+    def plan(self, problem: Problem, machine: str | None) -> Plan:
+        """The plan, on the machine named here, the one named when compiling, or the one at hand."""
+        return plan(problem, machine or self.options.machine, self.options.schedule)
+
+    def prepare(self, problem: Problem, device: torch.device) -> Prepared:
+        """What calls at these sizes share."""
+        return prepared(problem, device, self.options)
+
+    def source(self, plan: Plan) -> str:
+        """The kernels as a file that runs alone."""
+        return source(plan)
+
+    def explain(self, plan: Plan) -> str:
+        """Every stage as text."""
+        return "\n\n".join(f"── {name} ──\n\n{text}" for name, text in stages(plan))
+
+
 def operator(program: Program, options: Options) -> Operator:
     """The operator of a program."""
-    return Operator(
-        program,
-        Steps(
-            pose=lambda shapes, dtype: problem_from_shapes(program, shapes, dtype),
-            size=problem_from_sizes,
-            plan=lambda problem, machine: plan(problem, machine or options.machine, options.schedule),
-            prepare=lambda problem, device: prepared(problem, device, options),
-            source=source,
-            explain=lambda found: "\n\n".join(f"── {name} ──\n{text}" for name, text in stages(found)),
-        ),
-    )
+    return Operator(program, Compiled(options))
 
 
 @lru_cache(maxsize=1024)
 def plan(problem: Problem, machine: str | None = None, schedule: str | None = None) -> Plan:
     """The plan of a problem: needs no tensors and no GPU."""
-    return choose(problem, machine_here() if machine is None else machine_of(machine), PRICED, schedule)
+    return printed(choose(problem, machine_here() if machine is None else machine_of(machine), PRICED, schedule))
 
 
 # ---- running --------------------------------------------------------------------------------------------------------------------

@@ -18,6 +18,20 @@ SCALES = ((1e24, "Y"), (1e21, "Z"), (1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9,
 PLAIN = 160  # columns where no terminal says otherwise
 
 
+class PrintedPlan(Plan):
+    """A plan that prints as its table."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return show_text(self)
+
+
+def printed(plan: Plan) -> PrintedPlan:
+    """The plan, printing as its table."""
+    return PrintedPlan(plan.problem, plan.machine, plan.choices, plan.contractions)
+
+
 def show_text(plan: Plan) -> str:
     """The plan as plain text."""
     console = Console(width=PLAIN, color_system=None, force_terminal=False, legacy_windows=False)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from functools import reduce
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -12,48 +12,80 @@ from torch import Tensor
 from contractor.errors import ArgumentError
 from contractor.plan.plan import Plan
 from contractor.plan.problem import Problem
-from contractor.program.program import Program
+from contractor.program.expression import POSITIONS, Number
+from contractor.program.program import Operand, Program
+from contractor.program.show import axes_text, show
 from contractor.run.layer import Prepared, called
 
 MOST_SHAPES = 256
 
 
-@dataclass(frozen=True, slots=True)
-class Steps:
-    """The arrows that an operator follows, handed to it by the pipeline.
+class Steps(Protocol):
+    """The arrows that an operator follows: how it was compiled, as data that the pipeline gives methods to."""
 
-    pose: operands' shapes and dtype → the problem. plan: a problem (and a machine's name, or None for the one at hand) → its plan.
-    prepare: a problem and a device → what its calls share. source: a plan → the text of its kernels. explain: a plan → every stage as text.
-    """
+    def pose(self, program: Program, shapes: dict[str, tuple[int, ...]], dtype: str) -> Problem:
+        """Operands' shapes and dtype → the problem."""
+        ...
 
-    pose: Callable[[dict[str, tuple[int, ...]], str], Problem]
-    size: Callable[..., Problem]
-    plan: Callable[[Problem, str | None], Plan]
-    prepare: Callable[[Problem, torch.device], Prepared]
-    source: Callable[[Plan], str]
-    explain: Callable[[Plan], str]
+    def size(self, program: Program, **sizes: Any) -> Problem:
+        """Sizes by letter → the problem."""
+        ...
+
+    def plan(self, problem: Problem, machine: str | None) -> Plan:
+        """A problem and a machine's name (None: the one compiled for, or the one at hand) → the plan."""
+        ...
+
+    def prepare(self, problem: Problem, device: torch.device) -> Prepared:
+        """A problem and a device → what its calls share."""
+        ...
+
+    def source(self, plan: Plan) -> str:
+        """A plan → a file that runs alone."""
+        ...
+
+    def explain(self, plan: Plan) -> str:
+        """A plan → every stage as text."""
+        ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Operator:
     """A compiled layer: call it with its operands by name, or by position in the order declared.
 
-    Inputs with a position are [batch, position, head, features…], params [head, features…] (a number for one without axes). Returns
-    the output [batch, position, head, features…], several as a tuple. Differentiable in every operand that is not an int.
+    Inputs with a position are [batch, position, head, features…], inputs over [T, S] are [batch, head, T, S, …], params are [head,
+    features…] or [features…]; a number does for an operand without axes. An operand's heads are H (the most that any has) or a divisor
+    of H: head h reads head h // (H / count). Batch is the whole batch or 1. Returns the output [batch, position, head, features…],
+    several as a tuple. Differentiable in every operand that is not an int. Operators can be printed, copied and pickled.
+
+    Dtypes may be mixed. Contractions are computed, and outputs come back, in the dtype that the inputs with feature axes promote to
+    (products of bfloat16 add up in float32, float32 is never rounded to TF32). Gates, step sizes and params may be more precise than
+    that and are read as they are; what stands inside a mask is computed in float32 at least.
     """
 
     program: Program
     steps: Steps
-    known: dict[Any, Prepared] = field(default_factory=dict, repr=False, compare=False)
+    known: dict[Any, Prepared] = field(default_factory=dict[Any, Prepared], compare=False)
+
+    def __str__(self) -> str:
+        return show(self.program)
+
+    def __repr__(self) -> str:
+        taken = ", ".join(f"{operand.name} {axes_text(operand.axes)}" for operand in self.program.operands)
+        return f"<Operator {self.program.name}: {taken}>"
+
+    def __reduce__(self) -> tuple[type[Operator], tuple[Program, Steps]]:
+        return Operator, (self.program, self.steps)
 
     def __call__(self, *positional: Any, **named: Any) -> Tensor | tuple[Tensor, ...]:
         """The layer's outputs.
 
-        Raises ArgumentError if an operand is missing, unknown, or does not fit: it names operand, axis and both sizes.
+        Raises ArgumentError if an operand is missing, unknown, given twice, of the wrong kind of number, on another device, or does not
+        fit: it names operand, axis and both sizes. Raises RefusedError if no order of evaluation may be used.
         """
-        tensors = self.bound(positional, named)
-        dtype = working_dtype(self.program, tensors)
-        outputs = called(self.prepared(tensors, dtype), tensors, dtype)
+        given = self.bound(positional, named)
+        dtype = working_dtype(self.program, given)
+        tensors = with_numbers(given, dtype, device_of(given))
+        outputs = tuple(as_working(output, dtype) for output in called(self.prepared(tensors, dtype), tensors, dtype))
         return outputs[0] if len(outputs) == 1 else outputs
 
     def prepared(self, tensors: dict[str, Tensor], dtype: torch.dtype) -> Prepared:
@@ -64,7 +96,7 @@ class Operator:
             if len(self.known) >= MOST_SHAPES:
                 self.known.clear()
             shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-            self.known[key] = self.steps.prepare(self.steps.pose(shapes, str(dtype).removeprefix("torch.")), device)
+            self.known[key] = self.steps.prepare(self.steps.pose(self.program, shapes, str(dtype).removeprefix("torch.")), device)
         return self.known[key]
 
     def plan(self, machine: str | None = None, **sizes: Any) -> Plan:
@@ -80,8 +112,8 @@ class Operator:
         """Every stage from the spec to the kernels, one under the other."""
         return self.steps.explain(self.plan(machine, **sizes))
 
-    def bound(self, positional: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Tensor]:
-        """The operands by name."""
+    def bound(self, positional: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+        """The operands by name, each a tensor or a number of its kind."""
         names = [operand.name for operand in self.program.operands]
         if len(positional) > len(names):
             raise ArgumentError(f"{self.program.name} takes {len(names)} operands ({', '.join(names)}), not {len(positional)}")
@@ -93,38 +125,60 @@ class Operator:
             raise ArgumentError(f"{self.program.name} has no operand {', '.join(unknown)}; it has {', '.join(names)}")
         if missing := [name for name in names if name not in given]:
             raise ArgumentError(f"{self.program.name} needs {', '.join(missing)} too; its operands are {', '.join(names)}")
-        return on_one_device({name: given[name] for name in names})
+        for operand in self.program.operands:
+            refuse_kind(operand, given[operand.name])
+        return {name: given[name] for name in names}
 
 
-def on_one_device(given: dict[str, Any]) -> dict[str, Tensor]:
-    """Numbers as tensors beside the tensors. Raises ArgumentError for tensors on two devices."""
-    tensors = {name: value for name, value in given.items() if isinstance(value, Tensor)}
-    devices = {tensor.device: name for name, tensor in tensors.items()}
+def refuse_kind(operand: Operand, value: Any) -> None:
+    """Raises ArgumentError for what is no tensor and no number, and for numbers of another kind than declared."""
+    if not isinstance(value, Tensor | int | float | complex):
+        raise ArgumentError(f"{operand.name} must be a tensor or a number, not {type(value).__name__}")
+    found = kind(value)
+    if found > operand.number:
+        raise ArgumentError(f"{operand.name} is declared {operand.number.name.lower()}, and what is given is {found.name.lower()}")
+
+
+def kind(value: Tensor | complex) -> Number:
+    """int, real or complex."""
+    if isinstance(value, Tensor):
+        return Number.COMPLEX if value.is_complex() else Number.REAL if value.is_floating_point() else Number.INT
+    return Number.COMPLEX if isinstance(value, complex) else Number.REAL if isinstance(value, float) else Number.INT
+
+
+def device_of(given: dict[str, Any]) -> torch.device:
+    """The tensors' device. Raises ArgumentError if there are two."""
+    devices = {value.device: name for name, value in given.items() if isinstance(value, Tensor)}
     if len(devices) > 1:
         places = ", ".join(f"{name} is on {device}" for device, name in devices.items())
         raise ArgumentError(f"the operands are on {len(devices)} devices: {places}")
-    device = next(iter(devices), torch.device("cpu"))
-    return {name: value if isinstance(value, Tensor) else as_tensor(name, value, device) for name, value in given.items()}
+    return next(iter(devices), torch.device("cpu"))
 
 
-def as_tensor(name: str, value: Any, device: torch.device) -> Tensor:
-    """A number as a tensor."""
-    if not isinstance(value, int | float | complex):
-        raise ArgumentError(f"{name} must be a tensor or a number, not {type(value).__name__}")
-    return torch.tensor(value, device=device)
+def with_numbers(given: dict[str, Any], dtype: torch.dtype, device: torch.device) -> dict[str, Tensor]:
+    """Numbers as tensors beside the tensors, in float32 at least."""
+    real = torch.promote_types(dtype, torch.float32)
+    kinds = {Number.INT: torch.int64, Number.REAL: real, Number.COMPLEX: real.to_complex()}
+    return {
+        name: value if isinstance(value, Tensor) else torch.tensor(value, device=device, dtype=kinds[kind(value)])
+        for name, value in given.items()
+    }
 
 
-def working_dtype(program: Program, tensors: dict[str, Tensor]) -> torch.dtype:
+def as_working(output: Tensor, dtype: torch.dtype) -> Tensor:
+    """An output in the working dtype, or its complex one."""
+    if output.is_complex():
+        return output.to(torch.promote_types(dtype, torch.float32).to_complex())
+    return output.to(dtype) if output.is_floating_point() else output
+
+
+def working_dtype(program: Program, given: dict[str, Any]) -> torch.dtype:
     """The dtype that contractions are computed in: what the inputs with feature axes promote to, as a real dtype.
 
-    Gates, step sizes and params may be of higher precision; they do not widen the contraction.
+    Without such inputs it is what all tensors promote to.
     """
+    tensors = {name: value for name, value in given.items() if isinstance(value, Tensor)}
     floating = {name: tensor.dtype for name, tensor in tensors.items() if tensor.dtype.is_floating_point or tensor.dtype.is_complex}
-    wide = [
-        operand.name for operand in program.operands if operand.role == "input" and any(axis not in ("T", "S") for axis in operand.axes)
-    ]
+    wide = [operand.name for operand in program.operands if operand.role == "input" and set(operand.axes) - {*POSITIONS}]
     chosen = [floating[name] for name in wide if name in floating] or list(floating.values()) or [torch.get_default_dtype()]
-    dtype = chosen[0]
-    for other in chosen[1:]:
-        dtype = torch.promote_types(dtype, other)
-    return dtype.to_real()
+    return reduce(torch.promote_types, chosen).to_real()

@@ -63,19 +63,17 @@ def trial(call: Call, problem: Problem, device: str, seed: int = 0) -> Trial:
     first, outputs = timed(device, lambda: listed(call(**leaves)))
     weights = [torch.randn(one.shape, generator=torch.Generator().manual_seed(seed + 1)).to(one) for one in outputs]
     gradients = backward(outputs, weights, [leaves[name] for name in wanted])
-    exact = expected(problem, leaves, weights, wanted) if small(problem) else None
-    allowed, allowed_gradient = ALLOWED[problem.dtype]
-    found = [compared(f"output {index + 1}", one, exact and exact[0][index], allowed) for index, one in enumerate(outputs)]
-    slopes = [
-        compared(name, one, exact and exact[1][index], allowed_gradient)
-        for index, (name, one) in enumerate(zip(wanted, gradients, strict=True))
-    ]
+    values, slopes = expected(problem, leaves, weights, wanted) if small(problem) else ((), ())
+    allowed, allowed_slope = ALLOWED[problem.dtype]
+    names = [f"output {number}" for number in range(1, len(outputs) + 1)]
+    found = compared_all(names, outputs, values, allowed)
+    sloped = compared_all(wanted, gradients, slopes, allowed_slope)
     with torch.no_grad():
         forward = min(timed(device, lambda: listed(call(**leaves)))[0] for _ in range(REPEATS))
     both = min(
         timed(device, lambda: backward(listed(call(**leaves)), weights, [leaves[name] for name in wanted]))[0] for _ in range(REPEATS)
     )
-    return Trial(tuple(found), tuple(slopes), first, forward, both)
+    return Trial(found, sloped, first, forward, both)
 
 
 def listed(outputs: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -88,8 +86,8 @@ def backward(outputs: tuple[Tensor, ...], weights: list[Tensor], leaves: list[Te
     pairs = [(one, weight) for one, weight in zip(outputs, weights, strict=True) if one.requires_grad]
     if not pairs or not leaves:
         return tuple(torch.zeros_like(leaf) for leaf in leaves)
-    found = torch.autograd.grad([one for one, _ in pairs], leaves, [weight for _, weight in pairs], allow_unused=True)
-    return tuple(torch.zeros_like(leaf) if one is None else one for leaf, one in zip(leaves, found, strict=True))
+    values, slopes = [one for one, _ in pairs], [weight for _, weight in pairs]
+    return torch.autograd.grad(values, leaves, slopes, allow_unused=True, materialize_grads=True)
 
 
 def timed(device: str, run: Callable[[], tuple[Tensor, ...]]) -> tuple[float, tuple[Tensor, ...]]:
@@ -132,6 +130,12 @@ def exact(tensor: Tensor) -> Tensor:
     if tensor.is_complex():
         return tensor.detach().to("cpu", torch.complex128)
     return tensor.detach().to("cpu", torch.float64 if tensor.is_floating_point() else torch.int64)
+
+
+def compared_all(names: list[str], found: tuple[Tensor, ...], wanted: tuple[Tensor, ...], allowed: float) -> tuple[Compared, ...]:
+    """Each beside its reference; without one where nothing is wanted."""
+    references = wanted or (None,) * len(found)
+    return tuple(compared(name, one, reference, allowed) for name, one, reference in zip(names, found, references, strict=True))
 
 
 def compared(name: str, found: Tensor, wanted: Tensor | None, allowed: float) -> Compared:
