@@ -28,7 +28,7 @@ from contractor.program.masks.mask import Dense, Fade, Law, Lookup, Rank, RankOn
 from contractor.program.place import LENGTH, Binary, Held, Place, S, Source, T, Target, behind, joined
 
 MOST_TERMS = 64
-Direction = Literal["past", "future", "flipped"]
+Direction = Literal["past", "future", "flipped", "turned"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,8 @@ class Term:
     """One product of a mask: the factors of `coefficient` (no positions) times a law.
 
     direction: "past": L[t, s] is the law at (t, s). "future" (reverse): the law at (s, t), transitions over t < j ≤ s, the one
-    nearest the target applied last. "flipped": the law on the mirrored sequence, transitions over t ≤ j < s. The law's support,
+    nearest the target applied last. "flipped": the law on the mirrored sequence, transitions over t ≤ j < s. "turned" (both): the law at (s, t) on
+    the mirrored sequence, transitions over s ≤ j < t. The law's support,
     steps and weights are written for its own t and s; its write and ranks for the layer's: they stand with the operands.
     identity: the row and column of a matrix mask, where this term has no matrix of its own: its entries are multiples of I.
     """
@@ -65,6 +66,16 @@ class Term:
     direction: Direction
     law: Law
     identity: Axes = ()
+
+    @property
+    def mirrored(self) -> bool:
+        """True if the law runs on the mirrored sequence."""
+        return self.direction in ("flipped", "turned")
+
+    @property
+    def exchanged(self) -> bool:
+        """True if the law is read at (s, t)."""
+        return self.direction in ("future", "turned")
 
     @property
     def factors(self) -> tuple[tuple[Direction, Law], ...]:
@@ -112,13 +123,11 @@ def is_matrix(mask: Mask) -> bool:
 
 def term(part: Part, matrix: Axes) -> Term:
     """A part as it is handed out."""
-    if part.frame == BOTH:
-        raise ContractorError("reverse(flip(L)) of gates that differ between positions is evaluated by definition only")
-    direction: Direction = "flipped" if part.frame.mirrored else "future" if part.frame.exchanged else "past"
+    turns: dict[Frame, Direction] = {PAST: "past", FUTURE: "future", BOTH: "turned"}
     has_own = any(isinstance(step, Dense | RankOne) for step in part.law.steps)
     if matrix:
         check_beside_matrix(part.law)
-    return Term(part.coefficient, direction, part.law, () if has_own else matrix)
+    return Term(part.coefficient, turns.get(part.frame, "flipped"), part.law, () if has_own else matrix)
 
 
 def check_beside_matrix(law: Law) -> None:

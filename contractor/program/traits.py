@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from contractor.program.expression import Axes, Flipped, Leaf, Mask, MaskProduct, MaskSum, Named, Number, Reversed, Scaled
+from contractor.program.expression import Axes, Expression, Flipped, Leaf, Mask, MaskProduct, MaskSum, Named, Number, Reversed, Scaled
 from contractor.program.masks import MASKS
 from contractor.program.masks.mask import Rotation
 
@@ -25,6 +25,13 @@ def inside(mask: Mask) -> tuple[Mask, ...]:
             return (mask.mask,)
         case _:
             assert_never(mask)
+
+
+def arguments(mask: Mask) -> list[Expression]:
+    """The expressions inside a mask: the arguments of its kinds and the scalars that multiply it."""
+    own = [mask.factor] if isinstance(mask, Scaled) else []
+    given = [value for _, value in mask.arguments] if isinstance(mask, Leaf) else []
+    return [*own, *given, *(value for part in inside(mask) for value in arguments(part))]
 
 
 def leaves(mask: Mask) -> list[Leaf]:

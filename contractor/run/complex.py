@@ -1,4 +1,5 @@
-"""Complex contractions as real ones: real and imaginary parts lie side by side along the features, the result's parts are two heads."""
+"""Complex contractions as real ones: real and imaginary parts lie side by side along the features, the result's parts are
+two heads; so are the parts of a complex entrywise factor."""
 
 from __future__ import annotations
 
@@ -23,10 +24,16 @@ def parts(value: Tensor) -> tuple[Tensor, Tensor]:
     return (value.real, value.imag) if value.is_complex() else (value, torch.zeros_like(value))
 
 
-def as_complex(result: Tensor, inner: bool, outer: bool) -> Tensor:
-    """The kernel's real result [B, T, H (2H if inner), P (2P if outer)] as a complex one [B, T, H, P]."""
+def units(doublings: int, device: torch.device) -> Tensor:
+    """What each of 2^doublings heads is multiplied by: i for every imaginary part in it."""
+    powers = [bin(index).count("1") for index in range(2**doublings)]
+    return torch.tensor([(1, 1j, -1, -1j)[power % 4] for power in powers], dtype=torch.complex128, device=device)
+
+
+def as_complex(result: Tensor, parts: Tensor, outer: bool) -> Tensor:
+    """The kernel's real result [B, T, H · parts, P (2P if outer)] as a complex one [B, T, H, P]."""
     left, right = result.tensor_split(2, -1) if outer else (result, torch.zeros_like(result))
-    if not inner:
-        return torch.complex(left, right)
-    left, right = (half.unflatten(2, (-1, 2)) for half in (left, right))
-    return torch.complex(left[..., 0, :] - right[..., 1, :], left[..., 1, :] + right[..., 0, :])
+    whole = torch.complex(left, right)
+    if len(parts) == 1:
+        return whole
+    return (whole.unflatten(2, (-1, len(parts))) * parts.to(whole.dtype)[:, None]).sum(3)

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from contractor.plan.problem import Problem
 from contractor.program.expression import Axes, Expression
-from contractor.program.mixing import Core, Factor
+from contractor.program.core import OTHER, Core, Factor
 from contractor.program.values import Value, grouped, lined_up
+from contractor.schedules.parts.task import runs_from_future
 
 Evaluate = Callable[[Expression], Value]
 POSITIONS = ("T", "S")
@@ -33,9 +34,23 @@ class Frame:
         return torch.promote_types(self.dtype, torch.float32)
 
     @property
+    def future(self) -> bool:
+        """True if the kernel reads the mask with t and s exchanged."""
+        return runs_from_future(self.core)
+
+    def size(self, position: str) -> int:
+        """How many positions a side of the contraction has: T targets and S sources, unless the two stand in each other's place."""
+        return self.problem.sizes[OTHER[position] if self.core.exchanged else position]
+
+    @property
     def length(self) -> int:
         """Positions of the kernel: the longer of T and S; the shorter is padded in front, so that the ends align."""
         return max(self.problem.sizes.T, self.problem.sizes.S)
+
+    @property
+    def heads(self) -> int:
+        """The heads of the kernel before complex numbers double them: batch letters among them."""
+        return self.problem.sizes.H * torch.Size(self.extents(self.core.batch)).numel()
 
     def extents(self, letters: Axes) -> tuple[int, ...]:
         """The sizes of some letters, positions as long as the kernel's."""
@@ -72,8 +87,7 @@ def side(frame: Frame, factors: tuple[Factor, ...], position: str, features: Axe
     for index, factor in enumerate(factors):
         tensor = aligned(frame.evaluate(factor.value), factor.letters, order)
         result = tensor if index == 0 else multiplied(result, tensor)
-    size = frame.problem.sizes[position]
-    result = padded(result.expand(-1, -1, size, *result.shape[3:]), 2, frame.length)
+    result = padded(result.expand(-1, -1, frame.size(position), *result.shape[3:]), 2, frame.length)
     return result.expand(*result.shape[:2], *frame.extents(order)).to(like(result, frame.dtype))
 
 

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from contractor.errors import RefusedError
-from contractor.program.expression import Axes, Expression
+from contractor.program.expression import Axes, Expression, Number
 from contractor.program.masks.mask import Dense, Fade, RankOne
 from contractor.program.values import grouped
+from contractor.run.complex import parts
 from contractor.run.frame import Frame, aligned, laid_out, multiplied, padded
 from contractor.run.transition import log_magnitude, prefix
 from contractor.schedules.parts.form import Gate, Matrix
@@ -111,12 +112,15 @@ def turned_by(frame: Frame, fade: Fade, sides: Sides) -> Sides:
     position = "S" in fade.value.axes
     value = fitted(frame, fade.value, letters, position)
     positions = torch.arange(1, frame.length + 1, device=value.device)
+    if core.term.mirrored and position:
+        value = value.flip(2)
     turns = prefix(value, fade.log, 2, positions) if position else fixed_prefix(value, fade, positions)
     turns = padded(turns, 2, frame.length, 1.0)
-    future = core.term.direction == "future"
     early = shifted(turns) if fade.shift else turns
-    target, source = (turns, early) if future else (early, turns)
-    target, source = (target.conj(), source) if future else (target, source.conj())
+    if core.term.mirrored:
+        turns, early = turns.flip(2), early.flip(2)
+    target, source = (turns, early) if frame.future else (early, turns)
+    target, source = (target.conj(), source) if frame.future else (target, source.conj())
     if "outer" in kinds:
         result = target if sides.result is None else multiplied(sides.result, target)
         return replace(sides, value=multiplied(sides.value, source), result=result)
@@ -141,19 +145,42 @@ def matrix_tensors(frame: Frame, step: Dense | RankOne, form: Matrix) -> dict[st
     if len(frame.core.inner) != 1:
         raise RefusedError(f"{frame.core.name}: beside a matrix mask only the matrix' own axis may be summed between query and key")
     if isinstance(step, Dense):
-        return {form.name: transition(frame, step, form)}
+        return {form.name: spread(frame, transition(frame, step, form), 2, form.fixed)}
     key = multiplied(vector(frame, step, step.key), vector(frame, step, step.beta))
-    found = {f"{form.name}_key": key, f"{form.name}_erase": vector(frame, step, step.erase)}
-    if step.log is not None:
-        found[f"{form.name}_log"] = vector(frame, step, step.log).to(frame.exact)
+    erase = vector(frame, step, step.erase)
+    log = None if step.log is None else vector(frame, step, step.log).to(like(frame, step.log))
+    if form.kind == "dense":
+        return {form.name: spread(frame, whole(frame, key, erase, log), 2)}
+    found = {f"{form.name}_key": key, f"{form.name}_erase": erase} | ({} if log is None else {f"{form.name}_log": log})
     return {name: spread(frame, tensor, 1) for name, tensor in found.items()}
 
 
+def like(frame: Frame, value: Expression) -> torch.dtype:
+    """The dtype of a transition: exact, complex where it is."""
+    return frame.exact.to_complex() if value.number == Number.COMPLEX else frame.exact
+
+
 def transition(frame: Frame, step: Dense, form: Matrix) -> Tensor:
-    """A dense transition, laid out."""
+    """A dense transition over [batch, heads, S, *batch letters, N, N]."""
     names = dict(frame.core.mask_letters)
-    tensor = fitted(frame, step.value, (names[step.row], names[step.column]), not form.fixed)
-    return spread(frame, tensor.to(frame.exact), 2, form.fixed)
+    return fitted(frame, step.value, (names[step.row], names[step.column]), not form.fixed).to(like(frame, step.value))
+
+
+def whole(frame: Frame, key: Tensor, erase: Tensor, log: Tensor | None) -> Tensor:
+    """A rank-one step as the matrix diag(exp log) − key eraseᵀ."""
+    width = frame.extents(frame.core.column)[0]
+    key, erase = (one.expand(*one.shape[:-1], width) for one in (key, erase))
+    kept = torch.eye(width, dtype=key.dtype, device=key.device)
+    if log is not None:
+        kept = torch.diag_embed(log.expand(*log.shape[:-1], width).exp())
+    outer = multiplied(key.unsqueeze(-1), erase.unsqueeze(-2))
+    return added(kept.expand(*(1 for _ in outer.shape[: -2]), width, width) if kept.dim() == 2 else kept, -outer)
+
+
+def on_parts(matrix: Tensor) -> Tensor:
+    """A matrix [..., N, N] on real and imaginary parts side by side: [..., 2N, 2N], real."""
+    real, imaginary = parts(matrix)
+    return torch.cat((torch.cat((real, -imaginary), -1), torch.cat((imaginary, real), -1)), -2)
 
 
 def vector(frame: Frame, step: RankOne, value: Expression) -> Tensor:
@@ -164,10 +191,11 @@ def vector(frame: Frame, step: RankOne, value: Expression) -> Tensor:
 
 
 def spread(frame: Frame, tensor: Tensor, features: int, fixed: bool = False) -> Tensor:
-    """A matrix' tensor with every size in full, laid out."""
+    """A matrix' tensor with every size in full, laid out; a matrix on real and imaginary parts where the state is complex."""
     core = frame.core
-    width = frame.extents(core.column * features)
     tensor = padded(tensor, 2, 1 if fixed else frame.length)
-    tensor = tensor.expand(*tensor.shape[:3], *frame.extents(core.batch), *width)
-    laid = laid_out(frame, tensor, len(core.batch), width)
+    tensor = tensor.expand(*tensor.shape[:3], *frame.extents(core.batch), *frame.extents(core.column * features))
+    if complex_sides(core)[0]:
+        tensor = on_parts(tensor)
+    laid = laid_out(frame, tensor, len(core.batch), tuple(tensor.shape[-features:]))
     return (laid[0, 0] if fixed else laid).contiguous()

@@ -56,6 +56,8 @@ def through_text(task: Task, tensors: Tensors, result: Tensor, gradient: Tensor,
     leaves = {name: tensor.detach().requires_grad_(name in wanted) for name, tensor in tensors.items()}
     with torch.enable_grad():
         again = run(task, leaves, result.dtype)
+    if not again.requires_grad:
+        return {}
     names = sorted(wanted)
     found = torch.autograd.grad(again, [leaves[name] for name in names], gradient, allow_unused=True)
     return {name: one for name, one in zip(names, found, strict=True) if one is not None}

@@ -10,15 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
 
+from contractor.program.core import KEPT
+from contractor.program.expression import Axes
+from contractor.program.place import S, T
 from contractor.program.values import Value
-from contractor.run.complex import as_complex, as_query, side_by_side
-from contractor.run.frame import Frame, laid_out, multiplied, side
+from contractor.run.complex import as_complex, as_query, side_by_side, units
+from contractor.run.frame import Frame, laid_out, multiplied, padded, side
 from contractor.run.gates import Sides, gate_tensor, matrix_tensors, turned
 from contractor.run.tables import argument_tensors, table_tensors
 from contractor.schedules.parts.form import Matrix, Task
-from contractor.schedules.parts.task import Crossing, complex_sides, crossings
+from contractor.schedules.parts.task import Crossing, complex_sides, crossings, turning_tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,7 @@ def normal(frame: Frame, task: Task) -> Normal:
     sides = Sides(
         side(frame, core.query, "T", core.inner),
         side(frame, core.key, "S", core.column or core.inner),
-        side(frame, core.value, "S", core.outer),
+        value_side(frame),
     )
     gates: dict[str, Tensor] = {}
     for crossing, step in zip(crossings(core, frame.problem.program), task.form.steps, strict=True):
@@ -47,54 +51,41 @@ def normal(frame: Frame, task: Task) -> Normal:
             assert isinstance(step, Matrix)
             gates |= matrix_tensors(frame, crossing, step)
     tensors = {**operand_tensors(frame, sides), **gates, **table_tensors(frame, task), **argument_tensors(frame, task)}
-    turn = orientation(frame, task)
-    tensors = {name: oriented(tensor, name, task, turn) for name, tensor in tensors.items()}
-    result = sides.result
-    return Normal(with_heads(replace(task, form=replace(task.form, future=turn.future)), tensors),
-                  tensors, lambda output: restored(frame, result, output.flip(1) if turn.flip else output))
-
-
-# ---- direction --------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Orientation:
-    """How the sequence is laid: `flip` it, `roll` matrices by one position (a step is crossed where its source stands), and whether
-    the kernel walks from the future."""
-
-    flip: bool
-    roll: bool
-    future: bool
-
-
-def orientation(frame: Frame, task: Task) -> Orientation:
-    """flip(L) runs on the flipped sequence; reverse(L) walks from the future, or, with matrices, on the flipped sequence too."""
-    direction = frame.core.term.direction
-    matrices = bool(task.form.matrices)
-    return Orientation(
-        flip=direction == "flipped" or (direction == "future" and matrices),
-        roll=direction == "future" and matrices,
-        future=direction == "future" and not matrices,
+    flipped = core.term.mirrored
+    if flipped:
+        tensors = {name: mirrored(tensor, name, task) for name, tensor in tensors.items()}
+    return Normal(
+        with_heads(task, tensors), tensors, lambda output: restored(frame, sides.result, output.flip(1) if flipped else output)
     )
 
 
-def oriented(tensor: Tensor, name: str, task: Task, turn: Orientation) -> Tensor:
-    """One tensor, flipped along its positions where the orientation says so."""
-    if not turn.flip or name in fixed_buffers(task):
-        return tensor
-    flipped = tensor.flip(1)
-    if turn.roll and name not in ("query", "key", "value"):
-        flipped = flipped.roll(1, 1)
-    return flipped
+def mirrored(tensor: Tensor, name: str, task: Task) -> Tensor:
+    """One tensor of a flipped mask, which runs on the flipped sequence."""
+    table = next((one for one in task.form.tables if one.name == name), None)
+    if table is not None:
+        first = tensor.dim() - len(table.index)
+        return tensor.flip([first + index for index, place in enumerate(table.index) if place in (T, S)])
+    return tensor if name in fixed_buffers(task) else tensor.flip(1)
 
 
 def fixed_buffers(task: Task) -> frozenset[str]:
     """The buffers without positions."""
     steps = {step.name for step in task.form.steps if step.fixed}
-    return frozenset(steps | {table.name for table in task.form.tables} | {argument.name for argument in task.form.arguments if not argument.held})
+    arguments = {argument.name for argument in task.form.arguments if not argument.held}
+    return frozenset(steps | {table.name for table in task.form.tables} | arguments)
 
 
 # ---- operands and result ----------------------------------------------------------------------------------------------------
+
+
+def value_side(frame: Frame) -> Tensor:
+    """The value; where the result keeps S, each source has a column of its own."""
+    value = side(frame, frame.core.value, "S", frame.core.outer)
+    if not frame.core.keeps:
+        return value
+    own = torch.eye(frame.problem.sizes.S, dtype=value.dtype, device=value.device)
+    columns = padded(own, 0, frame.length)
+    return value * columns.reshape(columns.shape[0], *(1 for _ in value.shape[3:-1]), columns.shape[1])
 
 
 def operand_tensors(frame: Frame, sides: Sides) -> dict[str, Tensor]:
@@ -106,7 +97,8 @@ def operand_tensors(frame: Frame, sides: Sides) -> dict[str, Tensor]:
         laid_out(frame, tensor, count, (width,)) for tensor, width in zip((sides.query, sides.key, sides.value), widths, strict=True)
     )
     if inner:
-        query, key = as_query(query), side_by_side(key)
+        whole = frame.heads * 2 ** len(turning_tables(frame.core))
+        query, key = as_query(query.repeat_interleave(whole // query.shape[2], 2)), side_by_side(key)
     if outer:
         value = side_by_side(value)
     return {"query": query.contiguous(), "key": key.contiguous(), "value": value.contiguous()}
@@ -130,12 +122,22 @@ def head_dimension(task: Task, name: str) -> int:
 def restored(frame: Frame, factor: Tensor | None, output: Tensor) -> Value:
     """The mixing's value from the kernel's result [B, T, heads, P]."""
     core, sizes = frame.core, frame.problem.sizes
-    if any(complex_sides(core)):
-        output = as_complex(output, *complex_sides(core))
+    inner, outer = complex_sides(core)
+    doublings = inner + len(turning_tables(core))
+    if doublings or outer:
+        output = as_complex(output, units(doublings, output.device), outer)
     output = output.unflatten(2, (sizes.H, *frame.extents(core.batch))).unflatten(-1, frame.extents(core.outer) or (1,))
     if not core.outer:
         output = output.squeeze(-1)
-    output = output.transpose(1, 2)[:, :, frame.length - sizes.T :]
+    first = frame.length - frame.size("T")
+    output = output.transpose(1, 2)[:, :, first:]
     if factor is not None:
-        output = multiplied(output, factor[:, :, frame.length - sizes.T :])
-    return Value(output, ("T", *core.batch, *core.outer))
+        output = multiplied(output, factor[:, :, first:])
+    axes = ("S" if core.exchanged else "T", *core.batch, *("S" if letter == KEPT else letter for letter in core.outer))
+    return kept(Value(output, axes), core.axes)
+
+
+def kept(value: Value, wanted: Axes) -> Value:
+    """The value summed over the axes that the result does not have."""
+    over = [index + 2 for index, axis in enumerate(value.axes) if axis not in wanted]
+    return Value(value.tensor.sum(over), tuple(axis for axis in value.axes if axis in wanted)) if over else value

@@ -5,24 +5,42 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from contractor.program.masks.mask import Lookup
-from contractor.run.frame import Frame, padded
-from contractor.schedules.parts.form import Task
+from contractor.program.core import Factor
+from contractor.program.place import S, T
+from contractor.program.values import grouped
+from contractor.run.frame import Frame, aligned, padded
+from contractor.schedules.parts.form import Table, Task
+from contractor.schedules.parts.task import turning_tables
 
 
 def table_tensors(frame: Frame, task: Task) -> dict[str, Tensor]:
     """Each entrywise factor: [heads, *axes], or [B, heads, *axes] where it differs over the batch."""
-    lookups = [weight for weight in frame.core.term.law.weights if isinstance(weight, Lookup)]
+    turning = turning_tables(frame.core)
     found: dict[str, Tensor] = {}
-    for table, lookup in zip(task.form.tables, lookups, strict=True):
-        value = frame.evaluate(lookup.value)
-        tensor = value.tensor.to(frame.exact)
-        for index, axis in enumerate(value.axes):
-            if axis in ("T", "S"):
-                tensor = padded(tensor, 2 + index, frame.length)
-        tensor = tensor.expand(frame.problem.sizes.B, *tensor.shape[1:]) if table.batched else tensor[0]
-        found[table.name] = tensor.contiguous()
+    for number, (form, factor) in enumerate(zip(task.form.tables, frame.core.tables, strict=True)):
+        tensor = entries(frame, form, factor)
+        if number in turning:
+            tensor = tensor.repeat_interleave(frame.heads // tensor.shape[1], 1)
+            bit = len(turning) - 1 - turning.index(number)
+            tensor = torch.stack([(tensor.imag if index >> bit & 1 else tensor.real) for index in range(2 ** len(turning))], 2).flatten(1, 2)
+        tensor = tensor.to(frame.exact)
+        tensor = tensor.expand(frame.problem.sizes.B, *tensor.shape[1:]) if form.batched else tensor[0]
+        found[form.name] = tensor.contiguous()
     return found
+
+
+def entries(frame: Frame, form: Table, factor: Factor) -> Tensor:
+    """What a table holds: [batch, heads, *axes of its index], its other letters among the heads, positions as long as the kernel's."""
+    count, batch = len(form.index), frame.core.batch
+    tensor = aligned(frame.evaluate(factor.value), factor.letters, (*factor.letters[:count], *batch))
+    for dimension, place in enumerate(form.index):
+        if place in (T, S):
+            tensor = padded(tensor, 2 + dimension, frame.length)
+    if not batch:
+        return tensor
+    tensor = grouped(tensor, frame.problem.sizes.H).movedim(tuple(range(2, 2 + count)), tuple(range(-count, 0)))
+    full = tensor.expand(tensor.shape[0], frame.problem.sizes.H, *frame.extents(batch), *tensor.shape[-count:])
+    return full.flatten(1, 1 + len(batch))
 
 
 def argument_tensors(frame: Frame, task: Task) -> dict[str, Tensor]:

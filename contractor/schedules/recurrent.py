@@ -6,7 +6,7 @@ short sequences, and of transitions that no other order knows.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from contractor.plan.machine import Machine
 from contractor.plan.plan import Tiling
@@ -16,7 +16,7 @@ from contractor.schedules.parts.tilings import tiling
 from contractor.schedules.parts.walk import Layout, Walk, head_of, inner, outer, sizes, table, walk
 from contractor.tile.build import Builder
 from contractor.tile.kernel import Kernel, Span
-from contractor.tile.ops import ACC, I64, Expr, cast, exp2, iota, rename, size, total
+from contractor.tile.ops import ACC, I64, Expr, cast, exp2, iota, number, rename, size, total
 
 SAYS = "state ← transition · state + key[t, n] · value[t, p]; result[t, p] = scale · Σ over n of query[t, n] · state[n, p]"
 
@@ -44,84 +44,128 @@ class Recurrent:
         return kernel(form, layout)
 
 
-def kernel(form: Form, layout: Layout) -> Kernel:
-    """The recurrent kernel of a form.
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """One step of the walk: the program, its columns (m: those of matrices, None without any), the position."""
 
-    A step that is late (shift 1) is crossed after the target has read the state, an early one (shift 0) before; in the future
-    direction the two exchange their places with the write.
-    """
+    k: Builder
+    w: Walk
+    n: Span
+    p: Span
+    m: Span | None
+    position: Expr
+
+
+def kernel(form: Form, layout: Layout) -> Kernel:
+    """The recurrent kernel of a form."""
     k = Builder("recurrent", SAYS, {axis: name for axis, name in sizes(layout).items() if axis in "np"}, scalars=("scale", "T", "B"))
     w = walk(k, form, layout)
-    n, p = inner(k, layout), outer(k, layout, w)
-    if any(step.kind == "dense" for step in form.matrices):
-        k.axis("m", sizes(layout)["n"])
+    n, p, m = inner(k, layout), outer(k, layout, w), columns(k, form, layout)
     state = k.full("state", "n", "p")
     with k.loop("step", size("T")) as step:
         position = k.let("position", cast(size("T") - 1 - step if form.future else step, I64))
-        query = vector(k, form, w, "query", position, n)
-        update = k.let("update", vector(k, form, w, "key", position, n) * vector(k, form, w, "value", position, p))
-        early = [step for step in reversed(form.steps) if not step.shift]
-        late = [step for step in reversed(form.steps) if step.shift]
-        entered = state if form.future else crossed(k, form, w, early, state, position, n, p)
-        current = entered if form.strict else k.let("current", entered + update)
+        here = Step(k, w, n, p, m, position)
+        query = vector(here, "query", n)
+        update = k.let("update", vector(here, "key", n) * vector(here, "value", p))
+        past = None if form.future else entered(here, form, state)
+        before = state if past is None else past
+        current = before if form.strict else k.let("current", before + update)
         result = k.let("out", total(query * current, "n"))
         target, head = table(k, w, "result", "P")
         k.store(target, w.batch, position, head, p, value=cast(result * size("scale", ACC), target.name))
-        if form.future:
-            k.update(state, crossed(k, form, w, early, crossed(k, form, w, late, state, position, n, p) + update, position, n, p))
-        elif late or form.strict:
-            k.update(state, crossed(k, form, w, late, entered, position, n, p) + update)
-        else:
-            k.update(state, current)
+        k.update(state, left(here, form, state, update) if past is None else passed(here, form, state, past, current, update))
     return k.done()
 
 
-def vector(k: Builder, form: Form, w: Walk, name: str, position: Expr, span: Span) -> Expr:
+def columns(k: Builder, form: Form, layout: Layout) -> Span | None:
+    """The columns of matrices, under an axis of their own."""
+    if not any(step.kind == "dense" for step in form.matrices):
+        return None
+    k.axis("m", sizes(layout)["n"])
+    index = k.let("m", iota("m"))
+    return Span("m", number(0), index, index < size("N") if layout.padded_n else None)
+
+
+def parted(form: Form) -> tuple[list[Gate | Matrix], list[Gate | Matrix], bool]:
+    """The early steps and the late ones, in the order in which they are applied; True if the two may not be crossed one after the other,
+    as matrices stand among them."""
+    early = [step for step in reversed(form.steps) if not step.shift]
+    late = [step for step in reversed(form.steps) if step.shift]
+    return early, late, bool(early and late and form.matrices)
+
+
+def entered(here: Step, form: Form, state: Expr) -> Expr:
+    """What the target reads: the state after the early steps."""
+    early, _, mixed = parted(form)
+    return crossed(here, early, state, "entering_" if mixed else "")
+
+
+def passed(here: Step, form: Form, state: Expr, read: Expr, current: Expr, update: Expr) -> Expr:
+    """The state behind the position, to the next one."""
+    _, late, mixed = parted(form)
+    if mixed:
+        return crossed(here, list(reversed(form.steps)), state) + update
+    return crossed(here, late, read) + update if late or form.strict else current
+
+
+def left(here: Step, form: Form, state: Expr, update: Expr) -> Expr:
+    """The state before the position, to the one before, where steps run from the future: what is written here crosses early steps only."""
+    early, late, mixed = parted(form)
+    if mixed:
+        return crossed(here, list(reversed(form.steps)), state) + crossed(here, early, update, "entering_")
+    return crossed(here, early, crossed(here, late, state) + update)
+
+
+def vector(here: Step, name: str, span: Span, prefix: str = "") -> Expr:
     """One position of an operand, in the accumulators' precision."""
-    source, head = table(k, w, name, span.axis.upper())
-    return cast(k.load(f"{name}_row", source, w.batch, position, head, span), ACC)
+    source, head = table(here.k, here.w, name, span.axis.upper())
+    return cast(here.k.load(f"{prefix}{name}_row", source, here.w.batch, here.position, head, span), ACC)
 
 
-def crossed(k: Builder, form: Form, w: Walk, steps: list[Gate | Matrix], state: Expr, position: Expr, n: Span, p: Span) -> Expr:
+def crossed(here: Step, steps: list[Gate | Matrix], state: Expr, prefix: str = "") -> Expr:
     """The state after crossing the position under the given steps, first to last."""
     for step in steps:
         if isinstance(step, Gate):
-            state = state * faded(k, form, w, step, position, n, p)
+            state = state * faded(here, step, prefix)
         elif step.kind == "dense":
-            state = multiplied(k, form, w, step, state, position, n)
+            state = multiplied(here, step, state, prefix)
         else:
-            state = erased(k, form, w, step, state, position, n)
+            state = erased(here, step, state, prefix)
     return state
 
 
-def faded(k: Builder, form: Form, w: Walk, gate: Gate, position: Expr, n: Span, p: Span) -> Expr:
+def faded(here: Step, gate: Gate, prefix: str) -> Expr:
     """The factor of a scalar or diagonal gate."""
+    k, w = here.k, here.w
     dims = tuple(side.upper() for side in gate.features)
-    spans = tuple(n if side == "n" else p for side in gate.features)
+    spans = tuple(here.n if side == "n" else here.p for side in gate.features)
     count, head = head_of(w, gate.name)
+    name = f"{prefix}{gate.name}" + ("" if gate.by_value else "_natural")
     if gate.fixed:
-        natural = k.load(f"{gate.name}_natural", k.buffer(gate.name, count, *dims, dtype=ACC), head, *spans)
+        found = k.load(f"{name}_row", k.buffer(gate.name, count, *dims, dtype=ACC), head, *spans)
     else:
-        natural = k.load(f"{gate.name}_natural", k.buffer(gate.name, "B", "T", count, *dims, dtype=ACC), w.batch, position, head, *spans)
-    return k.let(f"{gate.name}_factor", exp2(natural * LOG2E))
+        found = k.load(f"{name}_row", k.buffer(gate.name, "B", "T", count, *dims, dtype=ACC), w.batch, here.position, head, *spans)
+    return found if gate.by_value else k.let(f"{prefix}{gate.name}_factor", exp2(found * LOG2E))
 
 
-def multiplied(k: Builder, form: Form, w: Walk, step: Matrix, state: Expr, position: Expr, n: Span) -> Expr:
+def multiplied(here: Step, step: Matrix, state: Expr, prefix: str) -> Expr:
     """matrix [n, m] · state [m, p]."""
+    k, w = here.k, here.w
+    assert here.m is not None
     count, head = head_of(w, step.name)
-    m = Span("m", n.first, k.let("m", iota("m")), None if n.inside is None else rename(n.inside, n="m"))
-    where = () if step.fixed else (w.batch, position)
+    where = () if step.fixed else (w.batch, here.position)
     dims = () if step.fixed else ("B", "T")
-    matrix = k.load(f"{step.name}_tile", k.buffer(step.name, *dims, count, "N", "N", dtype=ACC), *where, head, n, m)
-    return k.let(f"{step.name}_state", total(matrix * rename(k.let("before", state), n="m"), "m"))
+    matrix = k.load(f"{prefix}{step.name}_tile", k.buffer(step.name, *dims, count, "N", "N", dtype=ACC), *where, head, here.n, here.m)
+    before = k.let(f"{prefix}{step.name}_before", state)
+    return k.let(f"{prefix}{step.name}_state", total(matrix * rename(before, n="m"), "m"))
 
 
-def erased(k: Builder, form: Form, w: Walk, step: Matrix, state: Expr, position: Expr, n: Span) -> Expr:
+def erased(here: Step, step: Matrix, state: Expr, prefix: str) -> Expr:
     """diag(exp log) · state − key (eraseᵀ state)."""
-    write = vector(k, form, w, f"{step.name}_key", position, n)
-    erase = vector(k, form, w, f"{step.name}_erase", position, n)
-    before = k.let(f"{step.name}_before", state)
+    k, name = here.k, f"{prefix}{step.name}"
+    write, erase = vector(here, f"{step.name}_key", here.n, prefix), vector(here, f"{step.name}_erase", here.n, prefix)
+    before = k.let(f"{name}_before", state)
     kept = before
     if step.log:
-        kept = before * k.let(f"{step.name}_factor", exp2(vector(k, form, w, f"{step.name}_log", position, n) * LOG2E))
-    return k.let(f"{step.name}_state", kept - write * k.let(f"{step.name}_erased", total(erase * before, "n")))
+        kept = before * k.let(f"{name}_factor", exp2(vector(here, f"{step.name}_log", here.n, prefix) * LOG2E))
+    return k.let(f"{name}_state", kept - write * k.let(f"{name}_erased", total(erase * before, "n")))

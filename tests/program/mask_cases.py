@@ -198,15 +198,15 @@ def compose(left: Tensor, right: Tensor, matrix: bool) -> Tensor:
 def law_entry(case: Case, law: Law, axes: Axes, matrix: bool, t: int, s: int, direction: str) -> Tensor:
     """L at the target t (in the sources' coordinates) and the source s, [batch, head, *axes], by the law."""
     count = case.sources
-    here = {"past": (t, s), "future": (s, t), "flipped": (count - 1 - t, count - 1 - s)}[direction]
-    mirrored = Case(case.targets, case.sources, case.rng, case.tensors, direction == "flipped")
+    here = {"past": (t, s), "future": (s, t), "flipped": (count - 1 - t, count - 1 - s), "turned": (count - 1 - s, count - 1 - t)}[direction]
+    mirrored = Case(case.targets, case.sources, case.rng, case.tensors, direction in ("flipped", "turned"))
     one = torch.ones(1, 1, *(1 for _ in axes), 1, dtype=torch.float64)
     if matrix:
         one = torch.eye(SIZES["N"], dtype=torch.float64)[None, None, :, :, None]
     condition = holds(mirrored, law.support, *here)
     total = one
     order = range(here[1] + 1, here[0] + 1)
-    for j in reversed(order) if direction == "future" else order:
+    for j in reversed(order) if direction in ("future", "turned") else order:
         for step in reversed(law.steps):
             if not (step.shift and j == here[0]):
                 total = compose(crossing(mirrored, step, axes, j, matrix), total, matrix)

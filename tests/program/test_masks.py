@@ -195,8 +195,10 @@ def test_directions() -> None:
     assert fixed.direction == "future" and fixed.law.support == behind(0)
     (both,) = terms(Reversed(Flipped(leaf("causal"), ()), ()))
     assert both.direction == "past" and both.law.support == (LAG >= 0)
+    (turned,) = terms(Reversed(Flipped(gated, ()), ()))
+    assert turned.direction == "turned" and turned.exchanged and turned.mirrored
     with pytest.raises(ContractorError, match="by definition only"):
-        terms(Reversed(Flipped(gated, ()), ()))
+        terms(MaskProduct(Reversed(gated, ()), Flipped(gated, ()), ()))
 
 
 def test_supports_are_joined_without_repeats() -> None:

@@ -23,7 +23,7 @@ class Gate:
 
     fixed: one value at every position, tensor [H, *features]; else [B, S, H, *features]. features: which axes of the state it
     differs over. shift 1: the crossing of the target itself is left out. resets: it may hold −inf (or nearly), so differences of its
-    sums need care.
+    sums need care. by_value: the tensor holds the transition itself and not its log.
     """
 
     name: str
@@ -31,6 +31,7 @@ class Gate:
     features: tuple[Side, ...] = ()
     shift: int = 0
     resets: bool = True
+    by_value: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from contractor.plan.problem import Problem
 from contractor.program.expression import Axes, Constant, Expression, Number, Variable, children
-from contractor.program.masks.mask import Dense, Fade, Lookup, RankOne
+from contractor.program.masks.mask import Dense, Fade, Lookup, RankOne, Step
 from contractor.program.mixing import Core, Factor
 from contractor.program.place import LAG, Binary, Given, Held, Place
 from contractor.program.program import Definition, Program
@@ -36,7 +36,7 @@ def task(core: Core, problem: Problem) -> Task:
     """The contraction of a core at a problem's sizes."""
     directed, strict, support = direction(core.term.law.support)
     steps = tuple(
-        step.gate if isinstance(step, Crossing) else matrix(problem.program, step, index)
+        step.gate if isinstance(step, Crossing) else matrix(core, problem.program, step, index)
         for index, step in enumerate(crossings(core, problem.program))
     )
     shape = dimensions(core, problem)
@@ -171,16 +171,17 @@ def promised(program: Program, value: Expression) -> tuple[float, float]:
     return -math.inf, math.inf
 
 
-def matrix(program: Program, step: Crossing | Dense | RankOne, index: int) -> Matrix:
-    """The form of a matrix transition."""
+def matrix(core: Core, program: Program, step: Dense | RankOne, index: int) -> Matrix:
+    """The form of a matrix transition. Beside complex numbers it acts on real and imaginary parts together, so it is dense."""
     name = "transition" if index == 0 else f"transition_{index + 1}"
+    inner, _ = complex_sides(core)
     match step:
         case Dense():
             return Matrix(name, "dense", "S" not in step.value.axes and not per_batch(program, step.value), shift=step.shift)
+        case RankOne() if inner:
+            return Matrix(name, "dense", shift=step.shift)
         case RankOne():
             return Matrix(name, "rank_one", log=step.log is not None, shift=step.shift)
-        case Crossing():
-            raise AssertionError("a gate is not a matrix")
 
 
 def lookups(core: Core) -> tuple[Lookup, ...]:
@@ -221,11 +222,18 @@ def extent(core: Core, problem: Problem, letters: Axes) -> int:
 
 def complex_sides(core: Core) -> tuple[bool, bool]:
     """(query, key or transition complex, value complex)."""
-    turning = [step.value for step in core.term.law.steps if isinstance(step, Fade | Dense) and step.value.number == Number.COMPLEX]
+    turning = [value for step in core.term.law.steps for value in parts(step) if value.number == Number.COMPLEX]
     on_value = ["outer" in core.sides(value) for value in turning]
     inner = [factor.value.number for factor in (*core.query, *core.key)]
     outer = [factor.value.number for factor in core.value]
     return Number.COMPLEX in inner or not all(on_value), Number.COMPLEX in outer or any(on_value)
+
+
+def parts(step: Step) -> tuple[Expression, ...]:
+    """The expressions of a transition."""
+    if isinstance(step, RankOne):
+        return (step.beta, step.key, step.erase, *(() if step.log is None else (step.log,)))
+    return (step.value,)
 
 
 def turning_tables(core: Core) -> tuple[int, ...]:
