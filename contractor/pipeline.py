@@ -31,6 +31,7 @@ from contractor.program.show import show as show_program
 from contractor.run.execute import Backend, Execution
 from contractor.run.here import backend_of, machine_here
 from contractor.run.layer import Prepared, prepare
+from contractor.run.mix import Evaluator
 from contractor.run.operator import Operator
 from contractor.run.source import kernels, source, spec_lines
 from contractor.schedules.register import SCHEDULES
@@ -151,8 +152,9 @@ def prepared(problem: Problem, device: torch.device, options: Options) -> Prepar
     found = plan(problem, machine, options.schedule)
     choices = {choice.name: choice for choice in found.choices}
 
-    def evaluator(core: Core) -> Execution:
-        return Execution(chosen(choices[core.name]).schedule, found.machine, backend)
+    def evaluator(core: Core) -> Evaluator:
+        execution = Execution(chosen(choices[core.name]).schedule, found.machine, backend)
+        return Evaluator(execution.kernel, execution.text)
 
     def path(contract: Contract) -> tuple[tuple[int, ...], ...]:
         return path_of(contract, problem, found.machine)

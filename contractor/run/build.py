@@ -1,13 +1,13 @@
-"""Printed text → functions. Text is kept on disk, named by its digest, in a folder that only its owner may write.
+"""Printed text → functions. What is run is always the text just printed, from memory: nothing is read back from a disk and run.
 
-A cached file is code: it is written whole and then renamed into place, and read back only if it is still exactly the text that was
-printed, so a tampered, half-written or foreign file is replaced and never run. Where no folder can be written, one for this process is.
+The text is also left in the user's cache folder, named by its digest, so that tracebacks, debuggers and profilers can show it. A file
+there is written whole and renamed into place, in a folder that only its owner may write; where that cannot be, none is written.
 """
 
 from __future__ import annotations
 
 import hashlib
-import importlib.util
+import linecache
 import os
 import stat
 import sys
@@ -15,6 +15,8 @@ import tempfile
 from functools import cache
 from pathlib import Path
 from types import ModuleType
+
+import platformdirs
 
 VARIABLE = "CONTRACTOR_CACHE"
 
@@ -26,23 +28,28 @@ def digest(text: str) -> str:
 
 @cache
 def module(text: str) -> ModuleType:
-    """The module of a printed text, imported from its file (Triton reads the source of its functions from there)."""
+    """The module of a printed text. Triton reads the source of its functions through `linecache`, which is given the text itself."""
     name = f"contractor_{digest(text)}"
-    path = stored(text, name)
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"cannot import {path}")
-    built = importlib.util.module_from_spec(spec)
+    path = str(left_on_disk(text, name) or f"{name}.py")
+    linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)  # without a time it is never read again
+    built = ModuleType(name)
+    built.__file__ = path
     sys.modules[name] = built
-    spec.loader.exec_module(built)
+    exec(compile(text, path, "exec"), built.__dict__)
     return built
 
 
-def stored(text: str, name: str) -> Path:
-    """The file that holds exactly this text."""
-    path = folder() / f"{name}.py"
-    if not owned(path) or path.read_bytes() != text.encode():
-        replace(path, text)
+def left_on_disk(text: str, name: str) -> Path | None:
+    """The file that holds exactly this text; None where it cannot be written."""
+    home = folder()
+    if home is None:
+        return None
+    path = home / f"{name}.py"
+    try:
+        if not (owned(path) and path.read_bytes() == text.encode()):
+            replace(path, text)
+    except OSError:  # a full disk, a folder taken away
+        return None
     return path
 
 
@@ -59,18 +66,14 @@ def replace(path: Path, text: str) -> None:
 
 
 @cache
-def folder() -> Path:
-    """Where printed text is kept: $CONTRACTOR_CACHE, else the user's cache folder, else a folder of this process."""
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    wanted = Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else home / "contractor"
+def folder() -> Path | None:
+    """Where printed text is left: $CONTRACTOR_CACHE, else the user's cache folder. None where nobody or somebody else may write."""
+    wanted = Path(os.environ.get(VARIABLE) or platformdirs.user_cache_path("contractor"))
     try:
         wanted.mkdir(mode=0o700, parents=True, exist_ok=True)
-        probe, name = tempfile.mkstemp(dir=wanted)
-        os.close(probe)
-        Path(name).unlink()
+        return wanted if private(wanted.stat()) and os.access(wanted, os.W_OK) else None
     except OSError:
-        return Path(tempfile.mkdtemp(prefix="contractor-"))
-    return wanted if private(wanted.stat()) else Path(tempfile.mkdtemp(prefix="contractor-"))
+        return None
 
 
 def owned(path: Path) -> bool:
@@ -82,5 +85,7 @@ def owned(path: Path) -> bool:
 
 
 def private(status: os.stat_result) -> bool:
-    """True if only its owner, who is this user, may write it."""
+    """True if only its owner, who is this user, may write it. Where there are no such owners the system's own protection holds."""
+    if not hasattr(os, "getuid"):
+        return True
     return status.st_uid == os.getuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)

@@ -75,8 +75,8 @@ def hazards(facts: Facts) -> Iterator[str]:
 
 def cache() -> str:
     """Where printed text is kept, and how much of it there is."""
-    files = list(folder().glob("*.py"))
-    return f"{folder()}, {len(files)} kernels"
+    home = folder()
+    return "none: no private folder can be written" if home is None else f"{home}, {len(list(home.glob('*.py')))} kernels"
 
 
 def gpu() -> str:
