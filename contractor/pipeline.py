@@ -154,7 +154,7 @@ def prepared(problem: Problem, device: torch.device, options: Options) -> Prepar
 
     def evaluator(core: Core) -> Evaluator:
         execution = Execution(chosen(choices[core.name]).schedule, found.machine, backend)
-        return Evaluator(execution.kernel, execution.text)
+        return Evaluator(execution.kernel, execution.text, execution.stepwise)
 
     def path(contract: Contract) -> tuple[tuple[int, ...], ...]:
         return path_of(contract, problem, found.machine)

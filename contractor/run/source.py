@@ -8,6 +8,7 @@ from math import inf
 
 from contractor.emit.launcher import Backend, Entry, emit_file
 from contractor.emit.triton import function as text_of
+from contractor.errors import RefusedError
 from contractor.plan.choose import chosen
 from contractor.plan.plan import Choice, Offer, Plan
 from contractor.plan.problem import Problem
@@ -35,8 +36,9 @@ def backend_for(found: Plan) -> Backend:
 
 def source(found: Plan) -> str:
     """The plan's kernels as a file that imports torch (and triton) alone. Raises RefusedError if a mixing has no order of evaluation."""
-    known = entries(found)
-    return emit_file(known, backend_for(found), tuple(title(found)))
+    if found.problem.packed is not None:
+        raise RefusedError("packed sequences have no kernels yet: the plan prices them as one sequence")
+    return emit_file(entries(found), backend_for(found), tuple(title(found)))
 
 
 def kernels(found: Plan) -> tuple[Kernel, ...]:
@@ -98,7 +100,7 @@ def says(mixing: Mixing, core: Core, wanted: Task, problem: Problem) -> Iterator
     yield f"{mixing.name} = {expression_text(mixing.contract)}{part}."
     if core.term.coefficient:
         yield f"To be multiplied by {' · '.join(expression_text(one) for one in core.term.coefficient)}."
-    if core.term.direction == "flipped" or (wanted.form.future and wanted.form.matrices):
+    if core.term.mirrored or (wanted.form.future and wanted.form.matrices):
         yield "Tensors and result run from the last position to the first."
     if problem.sizes.T != problem.sizes.S:
         yield "T stands for the longer of T and S; tensors of the shorter are filled with zeros in front."
