@@ -14,11 +14,11 @@ from contractor.plan.plan import Choice, Offer, Plan
 from contractor.plan.problem import Problem
 from contractor.plan.show import amount, duration
 from contractor.program.expression import Expression, Number
-from contractor.program.masks.mask import Dense, Lookup, RankOne
+from contractor.program.masks.mask import Dense, Fade, Lookup, RankOne, Step
 from contractor.program.mixing import Core, Factor, Mixing, mixings
 from contractor.program.program import Definition, Operand, Program
 from contractor.program.show import axes_text, expression_text, law_lines, mask_text
-from contractor.schedules.parts.form import Form, Task
+from contractor.schedules.parts.form import Form
 from contractor.schedules.parts.task import Crossing, complex_sides, crossings, lookups, promised, task
 from contractor.schedules.parts.tilings import layout_of
 from contractor.schedules.register import SCHEDULES
@@ -57,13 +57,7 @@ def kernel(choice: Choice, core: Core, found: Plan) -> Kernel:
     """The kernel of a core."""
     offer = chosen(choice)
     wanted = task(core, found.problem)
-    return kernel_of(SCHEDULES[offer.schedule], form_of(wanted), layout_of(wanted, offer.tiling))
-
-
-def form_of(wanted: Task) -> Form:
-    """The form that is run: matrices from the future are crossed on the reversed sequence."""
-    form = wanted.form
-    return replace(form, future=form.future and not form.matrices)
+    return kernel_of(SCHEDULES[offer.schedule], wanted.form, layout_of(wanted, offer.tiling))
 
 
 # ---- functions ------------------------------------------------------------------------------------------------------------------
@@ -91,16 +85,16 @@ def entry(choice: Choice, core: Core, found: Plan, clash: set[str], alone: bool)
     wanted = task(core, found.problem)
     told = (*arguments(core, program, wanted.form), ("result", "what is returned"), ("scale", "a factor of the result"))
     prefix = "" if alone else f"{name.upper()}_"
-    return Entry(f"{program.name}_{name}", Routine((launch,)), tuple(says(mixing, core, wanted, found.problem)), told, prefix)
+    return Entry(f"{program.name}_{name}", Routine((launch,)), tuple(says(mixing, core, found.problem)), told, prefix)
 
 
-def says(mixing: Mixing, core: Core, wanted: Task, problem: Problem) -> Iterator[str]:
+def says(mixing: Mixing, core: Core, problem: Problem) -> Iterator[str]:
     """What a function returns, in the layer's own words."""
     part = "" if len(mixing.terms) == 1 else f", the part {core.name} of it"
     yield f"{mixing.name} = {expression_text(mixing.contract)}{part}."
     if core.term.coefficient:
         yield f"To be multiplied by {' · '.join(expression_text(one) for one in core.term.coefficient)}."
-    if core.term.mirrored or (wanted.form.future and wanted.form.matrices):
+    if core.term.mirrored:
         yield "Tensors and result run from the last position to the first."
     if problem.sizes.T != problem.sizes.S:
         yield "T stands for the longer of T and S; tensors of the shorter are filled with zeros in front."
@@ -108,7 +102,7 @@ def says(mixing: Mixing, core: Core, wanted: Task, problem: Problem) -> Iterator
         yield "Signs and phases of the decay are multiplied into query and key, as prefix products."
 
 
-def signed(crossing: Crossing | Dense | RankOne, program: Program) -> bool:
+def signed(crossing: Crossing | Step, program: Program) -> bool:
     """True if a decay may be negative or complex, so that its log is of its magnitude alone."""
     if not isinstance(crossing, Crossing):
         return False
@@ -128,7 +122,7 @@ def arguments(core: Core, program: Program, form: Form) -> Arguments:
         match step:
             case Crossing():
                 yield name, gate_text(step)
-            case Dense():
+            case Dense() | Fade():
                 yield name, expression_text(step.value)
             case RankOne():
                 yield f"{name}_key", f"{expression_text(step.beta)} * {expression_text(step.key)}"
@@ -151,6 +145,8 @@ def product(factors: tuple[Factor, ...]) -> str:
 def gate_text(crossing: Crossing) -> str:
     """Of what a gate is the natural log."""
     logs = [expression_text(one.value) if one.log else f"log({expression_text(one.value)})" for one in crossing.members]
+    if crossing.gate.by_value:
+        return f"the decay: {' * '.join(f'exp({expression_text(one.value)})' if one.log else expression_text(one.value) for one in crossing.members)}"
     return f"natural log of the decay: {' + '.join(logs)}"
 
 
