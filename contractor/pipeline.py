@@ -147,8 +147,8 @@ def plan(problem: Problem, machine: str | None = None, schedule: str | None = No
 
 def prepared(problem: Problem, device: torch.device, options: Options) -> Prepared:
     """What all calls of a layer at these sizes share: its plan on the device, and how each of its cores is evaluated."""
-    backend = options.backend or backend_of(device)
-    machine = options.machine or (None if device.type == "cuda" else "cpu")
+    backend = options.backend or backend_of(device, problem.dtype)
+    machine = options.machine or ("cpu" if backend == "torch" else None)
     found = plan(problem, machine, options.schedule)
     choices = {choice.name: choice for choice in found.choices}
 
