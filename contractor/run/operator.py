@@ -148,7 +148,10 @@ def kind(value: Tensor | complex) -> Number:
 
 def device_of(given: dict[str, Any]) -> torch.device:
     """The tensors' device. Raises ArgumentError if there are two."""
-    devices = {value.device: name for name, value in given.items() if isinstance(value, Tensor)}
+    devices: dict[torch.device, str] = {}
+    for name, value in given.items():
+        if isinstance(value, Tensor):
+            devices.setdefault(value.device, name)
     if len(devices) > 1:
         places = ", ".join(f"{name} is on {device}" for device, name in devices.items())
         raise ArgumentError(f"the operands are on {len(devices)} devices: {places}")

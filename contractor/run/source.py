@@ -146,7 +146,8 @@ def gate_text(crossing: Crossing) -> str:
     """Of what a gate is the natural log."""
     logs = [expression_text(one.value) if one.log else f"log({expression_text(one.value)})" for one in crossing.members]
     if crossing.gate.by_value:
-        return f"the decay: {' * '.join(f'exp({expression_text(one.value)})' if one.log else expression_text(one.value) for one in crossing.members)}"
+        values = [f"exp({expression_text(one.value)})" if one.log else expression_text(one.value) for one in crossing.members]
+        return f"the decay: {' * '.join(values)}"
     return f"natural log of the decay: {' + '.join(logs)}"
 
 
