@@ -21,18 +21,22 @@ Run = Callable[[Task, Tensors, torch.dtype], Tensor]
 def gradients(task: Task, tensors: Tensors, result: Tensor, gradient: Tensor, wanted: frozenset[str], run: Run) -> Tensors:
     """The gradients of the wanted buffers: of query, key, value and gates of a form whose gates differ over one side at most.
 
-    result and gradient are [B, T, H, P]. A gate's gradient is a long sum of differences: what it is made of is computed in float32
+    result and gradient are [B, T, H, P]. The gradient of a single column (a normaliser) stays outside the contraction as a factor of
+    dQuery, in float32: there it meets the quotient's other part, which it nearly cancels. A gate's gradient is a long sum of differences: what it is made of is computed in float32
     throughout, as the rounding of a 16-bit state alone would drown it.
     """
     sides = {side for gate in task.form.gates if gate.name in wanted for side in gate.features or ("n",)}
     exact = torch.promote_types(gradient.dtype, torch.float32)
-    forward = {**{role: tensors[role] for role in ROLES}, "result": gradient}
+    forward = {**{role: tensors[role] for role in ROLES}, "result": gradient.to(tensors["value"].dtype)}
     others = {name: tensor for name, tensor in tensors.items() if name not in ROLES}
     found: Tensors = {}
     for name, roles, side in (("query", DQUERY, "n"), ("key", DKEY, "n"), ("value", DVALUE, "p")):
         inputs = {role: forward[source] for role, source in roles.items()}
         if side in sides:
             found[name] = run_exactly(permuted(task, roles), inputs, others, exact, run)
+        elif name in wanted and name == "query" and task.dimensions.P == 1:
+            ones = torch.ones_like(forward["result"])
+            found[name] = gradient * run(permuted(task, roles), {**inputs, "query": ones, **others}, exact)
         elif name in wanted:
             found[name] = run(permuted(task, roles), {**inputs, **others}, tensors[name].dtype)
     if "p" in sides and result.dtype != exact:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from contractor.run.gradient import Run, Tensors, gradients
-from contractor.schedules.parts.form import Task
+from contractor.schedules.parts.form import Gate, Task
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluator:
-    """How a task is run: `kernel` by the chosen schedule's kernel, `text` by torch text that autograd can follow."""
+    """How a task is run: `kernel` by the chosen schedule's kernel, `text` by torch text that autograd can follow, `stepwise` by such text
+    that takes transitions by value."""
 
     kernel: Run
     text: Run
+    stepwise: Run
 
 
 def by_roles(task: Task) -> bool:
@@ -26,15 +28,29 @@ def by_roles(task: Task) -> bool:
     return not form.matrices and not form.tables and all(len(gate.features) < 2 for gate in form.gates)
 
 
+def valued(task: Task, zeros: frozenset[str]) -> Task:
+    """The task with the named gates by value."""
+    steps = tuple(replace(step, by_value=True) if isinstance(step, Gate) and step.name in zeros else step for step in task.form.steps)
+    return replace(task, form=replace(task.form, steps=steps))
+
+
+def result_dtype(task: Task, operands: torch.dtype) -> torch.dtype:
+    """The dtype of a result: the operands', but a single column, which is most often a normaliser, stays in float32."""
+    return torch.promote_types(operands, torch.float32) if task.dimensions.P == 1 else operands
+
+
 class Mix(torch.autograd.Function):
-    """result [B, T, H, P] of a task from its tensors, by name."""
+    """result [B, T, H, P] of a task from its tensors, by name. zeros: gates of the task whose tensors hold the transitions themselves, as
+    some are exactly 0: the kernel takes their logs, and their gradient is found step by step."""
 
     @staticmethod
-    def forward(saved: Any, task: Task, evaluator: Evaluator, names: tuple[str, ...], *tensors: Tensor) -> Tensor:
+    def forward(
+        saved: Any, task: Task, evaluator: Evaluator, names: tuple[str, ...], zeros: frozenset[str], *tensors: Tensor
+    ) -> Tensor:
         """Runs the kernel; keeps the tensors and the result."""
-        named = dict(zip(names, tensors, strict=True))
-        result = evaluator.kernel(task, named, named["value"].dtype)
-        saved.task, saved.evaluator, saved.names = task, evaluator, names
+        named = {name: tensor.log() if name in zeros else tensor for name, tensor in zip(names, tensors, strict=True)}
+        result = evaluator.kernel(task, named, result_dtype(task, named["value"].dtype))
+        saved.task, saved.evaluator, saved.names, saved.zeros = task, evaluator, names, zeros
         saved.save_for_backward(result, *tensors)
         return result
 
@@ -43,12 +59,15 @@ class Mix(torch.autograd.Function):
         """The gradient of every tensor that wants one."""
         result, *tensors = saved.saved_tensors
         named: Tensors = dict(zip(saved.names, tensors, strict=True))
-        wanted = frozenset(name for name, needed in zip(saved.names, saved.needs_input_grad[3:], strict=True) if needed)
-        gradient = gradient_outputs[0].contiguous()
-        differentiate = gradients if by_roles(saved.task) else through_text
-        run = saved.evaluator.kernel if by_roles(saved.task) else saved.evaluator.text
-        found = differentiate(saved.task, named, result, gradient, wanted, run)
-        return None, None, None, *(found.get(name) for name in saved.names)
+        wanted = frozenset(name for name, needed in zip(saved.names, saved.needs_input_grad[4:], strict=True) if needed)
+        gradient, evaluator = gradient_outputs[0].contiguous(), saved.evaluator
+        if saved.zeros:
+            found = through_text(valued(saved.task, saved.zeros), named, result, gradient, wanted, evaluator.stepwise)
+        elif by_roles(saved.task):
+            found = gradients(saved.task, named, result, gradient, wanted, evaluator.kernel)
+        else:
+            found = through_text(saved.task, named, result, gradient, wanted, evaluator.text)
+        return None, None, None, None, *(found.get(name) for name in saved.names)
 
 
 def through_text(task: Task, tensors: Tensors, result: Tensor, gradient: Tensor, wanted: frozenset[str], run: Run) -> Tensors:
