@@ -1,7 +1,7 @@
 """RetNet's retention at a 1.3B-like shape: one layer, written as its paper writes it, planned and run.
 
 A head forgets at its own fixed rate, gamma = 1 - 2^(-5 - h). The mask L[t, s] = gamma^(t - s) carries a state, so the layer may be
-evaluated by scores (quadratic), position by position (recurrent) or chunk by chunk; the plan prices all three and says which is best.
+evaluated by scores (quadratic), position by position (recurrent) or chunk by chunk; the plan prices every order and says which is best.
 """
 
 from pathlib import Path

@@ -154,10 +154,19 @@ class Launcher:
         first = self.routine.outputs[0]
         yield f"{INDENT}if {first}.numel() == 0:"
         yield f"{INDENT * 2}return {', '.join(self.routine.outputs)}"
-        yield from (f"{INDENT}{name} = {name}.contiguous()" for name in self.inputs)
+        yield from self.contiguous()
         for launch in self.routine.launches:
             yield from self.call(launch)
         yield f"{INDENT}return {', '.join(self.routine.outputs)}"
+
+    def contiguous(self) -> Iterator[str]:
+        """The lines that lay the tensors out as the kernels read them."""
+        names = ", ".join(self.inputs)
+        together = f"{INDENT}{names} = (tensor.contiguous() for tensor in ({names}))"
+        if len(self.inputs) > 1 and len(together) <= WIDTH:
+            yield together
+        else:
+            yield from (f"{INDENT}{name} = {name}.contiguous()" for name in self.inputs)
 
     def documentation(self) -> Iterator[str]:
         """The doc comment: what is returned, then each tensor's shape, dtype and meaning."""
