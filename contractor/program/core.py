@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import count
-from math import pi
 
 from contractor.errors import RefusedError
-from contractor.program.expression import Apply, Axes, Constant, Contract, Expression, Number, Position, Size
-from contractor.program.laws import Term
+from contractor.program.expression import Apply, Axes, Contract, Expression, Number
+from contractor.program.laws import Term, as_lookup
 from contractor.program.masks.mask import Dense, Fade, Lookup, RankOne, Rotation
-from contractor.program.place import LENGTH, Place, S, T
+from contractor.program.place import Place, S, T
 
 OTHER = {"T": "S", "S": "T"}
 KEPT = "S'"  # the letter of a result that keeps S beside T
@@ -137,7 +136,7 @@ def ranked(term: Term, taken: set[str], renamed: dict[str, str]) -> list[Factor]
 
 def looked_up(term: Term, factors: list[Factor], renamed: dict[str, str]) -> tuple[Term, tuple[Factor, ...], list[Factor]]:
     """The mask's entrywise factors with their letters; operands with both positions become such factors, read at [t, s]."""
-    own = [turning() if isinstance(weight, Rotation) else weight for weight in term.law.weights]
+    own = [as_lookup(weight) if isinstance(weight, Rotation) else weight for weight in term.law.weights]
     tables = [Factor(one.value, table_letters(one, tuple(renamed.get(axis, axis) for axis in one.value.axes))) for one in own]
     both = [factor for factor in factors if {"T", "S"} <= set(factor.letters)]
     for factor in both:
@@ -145,14 +144,6 @@ def looked_up(term: Term, factors: list[Factor], renamed: dict[str, str]) -> tup
         tables.append(Factor(factor.value, table_letters(own[-1], factor.letters)))
     rest = [factor for factor in factors if factor not in both]
     return replace(term, law=replace(term.law, weights=tuple(own))), tuple(tables), rest
-
-
-def turning() -> Lookup:
-    """The discrete Fourier transform as a table of the turns, read at t · s modulo their number."""
-    place, size = Position("S"), Size("S")
-    part = Apply("/", (place, size), ("S",), Number.REAL)
-    angle = Apply("*", (Constant(-2 * pi), part), ("S",), Number.REAL)
-    return Lookup(Apply("polar", (Constant(1.0), angle), ("S",), Number.COMPLEX), ((T * S) % LENGTH,))
 
 
 def place_of(axis: str, term: Term) -> Place:

@@ -7,12 +7,15 @@ in any. Transitions of opposite directions meet on the diagonal only, where each
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import pi
 from typing import Literal, assert_never
 
 from contractor.errors import ContractorError
 from contractor.program.exchange import exchanged
 from contractor.program.expression import (
+    Apply,
     Axes,
+    Constant,
     Expression,
     Flipped,
     Leaf,
@@ -20,8 +23,11 @@ from contractor.program.expression import (
     MaskProduct,
     MaskSum,
     Named,
+    Number,
+    Position,
     Reversed,
     Scaled,
+    Size,
 )
 from contractor.program.masks import MASKS
 from contractor.program.masks.mask import Dense, Fade, Law, Lookup, Rank, RankOne, Rotation, Step, Weight
@@ -56,9 +62,9 @@ class Term:
     """One product of a mask: the factors of `coefficient` (no positions) times a law.
 
     direction: "past": L[t, s] is the law at (t, s). "future" (reverse): the law at (s, t), transitions over t < j ≤ s, the one
-    nearest the target applied last. "flipped": the law on the mirrored sequence, transitions over t ≤ j < s. "turned" (both): the law at (s, t) on
-    the mirrored sequence, transitions over s ≤ j < t. The law's support,
-    steps and weights are written for its own t and s; its write and ranks for the layer's: they stand with the operands.
+    nearest the target applied last. "flipped": the law on the mirrored sequence, transitions over t ≤ j < s. "turned" (both): the law
+    at (s, t) on the mirrored sequence, transitions over s ≤ j < t. The law's support, steps and weights are written for its own t and
+    s; its write and ranks for the layer's: they stand with the operands.
     identity: the row and column of a matrix mask, where this term has no matrix of its own: its entries are multiples of I.
     """
 
@@ -206,10 +212,7 @@ def simplest(part: Part) -> Part:
 
 def can_convert(law: Law, by: Frame) -> bool:
     """True if the law can be read in another frame: its transitions are then crossed in the same order."""
-    rotates = any(isinstance(weight, Rotation) for weight in law.weights)
-    return by == PAST or (
-        not (rotates and by.mirrored) and (not law.steps or (by == BOTH and all(is_fixed(step) for step in law.steps)))
-    )
+    return by == PAST or not law.steps or (by == BOTH and all(is_fixed(step) for step in law.steps))
 
 
 def is_fixed(step: Step) -> bool:
@@ -226,13 +229,17 @@ def converted(law: Law, by: Frame) -> Law:
 def reread(weight: Weight, by: Frame) -> Weight:
     """An entrywise factor in another frame; a tensor over positions is mirrored together with its places."""
     if isinstance(weight, Rotation):
-        return weight
-    axes = weight.value.axes
-    index = tuple(
-        moved(place, Frame(by.exchanged, by.mirrored and axis not in ("T", "S")))
-        for place, axis in zip(weight.index, axes, strict=False)
-    )
+        return reread(as_lookup(weight), by) if by.mirrored else weight
+    index = tuple(moved(place, Frame(by.exchanged, by.mirrored and place not in (T, S))) for place in weight.index)
     return Lookup(weight.value, index)
+
+
+def as_lookup(_rotation: Rotation) -> Lookup:
+    """The discrete Fourier transform as a table of the turns, read at t · s modulo their number."""
+    place, size = Position("S"), Size("S")
+    part = Apply("/", (place, size), ("S",), Number.REAL)
+    angle = Apply("*", (Constant(-2 * pi), part), ("S",), Number.REAL)
+    return Lookup(Apply("polar", (Constant(1.0), angle), ("S",), Number.COMPLEX), ((T * S) % LENGTH,))
 
 
 def moved(place: Place, by: Frame) -> Place:
@@ -264,16 +271,13 @@ def product(left: Part, right: Part) -> Part:
         law = converted(left.law, left.frame.to(right.frame))
         return Part(merged(law, right.law), right.frame, coefficient)
     if left.frame.ahead == right.frame.ahead or not (left.law.steps and right.law.steps):
-        raise ContractorError("beside gates a reversed and a flipped mask (or a Fourier transform) go by definition only")
+        raise ContractorError("gates of a reversed and of a flipped mask in one product go by definition only")
     return Part(merged(on_diagonal(left), on_diagonal(right)), PAST, coefficient)
 
 
 def on_diagonal(part: Part) -> Law:
     """A law beside one of the opposite direction: no transition is crossed at t = s."""
-    law = replace(part.law, steps=())
-    if not can_convert(law, part.frame):
-        raise ContractorError("a flipped Fourier transform beside gates is evaluated by definition only")
-    return converted(law, part.frame)
+    return converted(replace(part.law, steps=()), part.frame)
 
 
 def merged(left: Law, right: Law) -> Law:

@@ -146,21 +146,28 @@ SIGNS: Mapping[Sign, Callable[[Any, Any], Any]] = {
 }
 
 
+def unread(*_given: Any) -> Any:
+    """Stands for what a place does not hold."""
+    raise TypeError("this place holds an argument that it was not read with")
+
+
 def evaluate(
     place: Place,
     t: Any,
     s: Any,
     length: Any,
-    given: Callable[[Expression], Any],
-    held: Callable[[Expression, Any], Any],
-    same: Callable[[Any, Any], Any],
+    given: Callable[[Expression], Any] | None,
+    held: Callable[[Expression, Any], Any] | None,
+    same: Callable[[Any, Any], Any] | None,
     whole: Callable[[int], Any] = int,
 ) -> Any:
     """The value of a place under any reading of t, s, length and the arguments that knows Python's signs.
 
     given: an argument without positions → its value. held: an argument and a place's value → what it holds there.
-    same: equality under this reading. whole: an integer under this reading.
+    same: equality under this reading. whole: an integer under this reading. None for what the place does not hold.
     """
+
+    of, at, equal = given or unread, held or unread, same or unread
 
     def value(node: Place) -> Any:
         match node:
@@ -173,11 +180,11 @@ def evaluate(
             case Length():
                 return length
             case Given():
-                return given(node.value)
+                return of(node.value)
             case Held():
-                return held(node.value, value(node.at))
+                return at(node.value, value(node.at))
             case Binary(sign="=="):
-                return same(value(node.left), value(node.right))
+                return equal(value(node.left), value(node.right))
             case Binary():
                 return SIGNS[node.sign](value(node.left), value(node.right))
             case _:

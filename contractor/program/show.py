@@ -209,7 +209,8 @@ def law_lines(mask: Mask) -> list[str]:
 
 def term_text(term: Term) -> str:
     """Direction, coefficient, support and transitions of one product."""
-    direction = {"past": "", "future": "from the future (t and s exchanged): ", "flipped": "on the reversed sequence: ", "turned": "on the reversed sequence, from its future (t and s exchanged): "}
+    future, flipped = "from the future (t and s exchanged): ", "on the reversed sequence: "
+    direction = {"past": "", "future": future, "flipped": flipped, "turned": flipped + future}
     factor = "".join(f"{within(text(one), PRODUCT)} × " for one in term.coefficient)
     reason = term.carries()
     return f"{direction[term.direction]}{factor}{law_text(term.law)}{f' (no state: {reason})' if reason else ''}"

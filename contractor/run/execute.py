@@ -30,6 +30,7 @@ from contractor.tile.count import programs_of
 from contractor.tile.kernel import Kernel
 
 Backend = Literal["triton", "torch"]
+STEPWISE = tuple(schedule.name for schedule in SCHEDULES.values() if schedule.stepwise)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,11 @@ class Execution:
     def text(self, task: Task, tensors: dict[str, Tensor], dtype: torch.dtype) -> Tensor:
         """The same by the torch text, which autograd can follow."""
         return run(self.schedule, MACHINES["cpu"], "torch", task, tensors, dtype)
+
+    def stepwise(self, task: Task, tensors: dict[str, Tensor], dtype: torch.dtype) -> Tensor:
+        """The same by the torch text of an order that takes transitions by value, one position after the other."""
+        schedule = next(name for name in STEPWISE if not SCHEDULES[name].refusal(task.form))
+        return run(schedule, MACHINES["cpu"], "torch", task, tensors, dtype)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from contractor.plan.problem import Problem
-from contractor.program.expression import Axes, Expression
 from contractor.program.core import OTHER, Core, Factor
+from contractor.program.expression import Axes, Expression
 from contractor.program.values import Value, grouped, lined_up
 from contractor.schedules.parts.task import runs_from_future
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import torch
 from torch import Tensor
 
 from contractor.errors import RefusedError
 from contractor.program.expression import Axes, Expression, Number
-from contractor.program.masks.mask import Dense, Fade, RankOne
+from contractor.program.masks.mask import Dense, Fade, RankOne, Step
 from contractor.program.values import grouped
 from contractor.run.complex import parts
 from contractor.run.frame import Frame, aligned, laid_out, multiplied, padded
-from contractor.run.transition import log_magnitude, prefix
+from contractor.run.transition import log_magnitude, magnitude, prefix
 from contractor.schedules.parts.form import Gate, Matrix
 from contractor.schedules.parts.task import Crossing, complex_sides, promised
 
@@ -47,27 +48,48 @@ def feature_letters(frame: Frame, gate: Gate) -> Axes:
 
 
 def gate_tensor(frame: Frame, crossing: Crossing) -> Tensor:
-    """The sum of the logs of a crossing's magnitudes, laid out: [B, T, heads, *features] or, fixed, [heads, *features]."""
+    """A crossing's magnitude, laid out: [B, T, heads, *features] or, fixed, [heads, *features]; its log unless the gate is by value."""
     gate = crossing.gate
     letters = feature_letters(frame, gate)
-    total: Tensor | None = None
-    for fade in crossing.members:
-        value = fitted(frame, fade.value, letters, not gate.fixed)
-        log = log_magnitude(value, fade.log).to(frame.exact)
-        total = log if total is None else added(total, log)
-    assert total is not None
-    sizes = frame.extents(letters)
-    total = padded(total, 2, 1 if gate.fixed else frame.length)
-    total = total.expand(*total.shape[: 3], *frame.extents(frame.core.batch), *sizes)
-    flat = flattened(frame, gate)
-    tensor = laid_out(frame, total, len(frame.core.batch), flat)
+    members = [member_tensor(frame, fade, gate, letters) for fade in crossing.members]
+    total = reduce(multiplied if gate.by_value else added, members)
+    total = padded(total, 2, 1 if gate.fixed else frame.length, 1.0 if gate.by_value else 0.0)
+    total = total.expand(*total.shape[:3], *frame.extents(frame.core.batch), *frame.extents(letters))
+    tensor = laid_out(frame, total, len(frame.core.batch), flattened(frame, gate))
     return doubled(frame, gate, tensor[0, 0] if gate.fixed else tensor).contiguous()
+
+
+def member_tensor(frame: Frame, fade: Fade, gate: Gate, letters: Axes) -> Tensor:
+    """One member of a gate: the log of its magnitude, or its magnitude; a real one beside a matrix with its sign."""
+    value = fitted(frame, fade.value, letters, not gate.fixed)
+    if not gate.by_value:
+        return log_magnitude(value, fade.log).to(frame.exact)
+    if fade.log:
+        return log_magnitude(value, True).to(frame.exact).exp()
+    return (value if frame.core.matrix and not value.is_complex() else magnitude(value)).to(frame.exact)
 
 
 def added(left: Tensor, right: Tensor) -> Tensor:
     """A sum of tensors whose head counts may differ."""
     heads = max(left.shape[1], right.shape[1])
     return grouped(left, heads) + grouped(right, heads)
+
+
+def exact_zeros(frame: Frame, crossing: Crossing) -> bool:
+    """True if a transition given by value is exactly 0 somewhere and its gradient is wanted: its log cannot give that.
+
+    Raises RefusedError where it is complex.
+    """
+    found = False
+    for fade in crossing.members:
+        low, _ = promised(frame.problem.program, fade.value)
+        value = None if fade.log or low > 0 else frame.evaluate(fade.value).tensor
+        if value is None or not (value.requires_grad and torch.is_grad_enabled() and bool((value == 0).any())):
+            continue
+        if value.is_complex():
+            raise RefusedError(f"{frame.core.name}: a complex transition is exactly 0 where its gradient is wanted; give none of 0")
+        found = True
+    return found
 
 
 def flattened(frame: Frame, gate: Gate) -> tuple[int, ...]:
@@ -94,8 +116,8 @@ def turned(frame: Frame, crossing: Crossing, sides: Sides) -> Sides:
     """The operands with the signs and phases of a crossing's members in them."""
     for fade in crossing.members:
         low, _ = promised(frame.problem.program, fade.value)
-        real = fade.value.number < 2
-        if real and (fade.log or low >= 0):
+        real = fade.value.number < Number.COMPLEX
+        if real and (fade.log or low >= 0 or frame.core.matrix):
             continue
         sides = turned_by(frame, fade, sides)
     return sides
@@ -106,8 +128,7 @@ def turned_by(frame: Frame, fade: Fade, sides: Sides) -> Sides:
     key or the value."""
     core = frame.core
     kinds = core.sides(fade.value)
-    if kinds >= {"inner", "outer"}:
-        raise RefusedError(f"{core.name}: a transition over both sides of the state must be real and promised not to be negative (`in [0, 1]`)")
+    assert not kinds >= {"inner", "outer"}, "letters of both sides of such a transition are folded into the heads"
     letters = core.outer if "outer" in kinds else (core.column or core.inner)
     position = "S" in fade.value.axes
     value = fitted(frame, fade.value, letters, position)
@@ -140,12 +161,16 @@ def shifted(turns: Tensor) -> Tensor:
 # ---- matrices ---------------------------------------------------------------------------------------------------------------
 
 
-def matrix_tensors(frame: Frame, step: Dense | RankOne, form: Matrix) -> dict[str, Tensor]:
+def matrix_tensors(frame: Frame, step: Step, form: Matrix) -> dict[str, Tensor]:
     """The tensors of a matrix transition: [B, T, heads, N, N] (or fixed, [heads, N, N]), or key, erase and log [B, T, heads, N]."""
     if len(frame.core.inner) != 1:
         raise RefusedError(f"{frame.core.name}: beside a matrix mask only the matrix' own axis may be summed between query and key")
     if isinstance(step, Dense):
         return {form.name: spread(frame, transition(frame, step, form), 2, form.fixed)}
+    if isinstance(step, Fade):
+        value = fitted(frame, step.value, frame.core.column, not form.fixed).to(like(frame, step.value))
+        full = value.expand(*value.shape[:-1], *frame.extents(frame.core.column))
+        return {form.name: spread(frame, torch.diag_embed(full.exp() if step.log else full), 2, form.fixed)}
     key = multiplied(vector(frame, step, step.key), vector(frame, step, step.beta))
     erase = vector(frame, step, step.erase)
     log = None if step.log is None else vector(frame, step, step.log).to(like(frame, step.log))

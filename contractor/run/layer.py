@@ -119,7 +119,7 @@ class Call:
         frame = Frame(core, self.problem, lambda expression: evaluate(expression, self.reading), self.dtype, self.device)
         form = normal(frame, self.prepared.tasks[core.name])
         names = tuple(form.tensors)
-        result = Mix.apply(form.task, self.prepared.evaluators[core.name], names, *form.tensors.values())
+        result = Mix.apply(form.task, self.prepared.evaluators[core.name], names, form.zeros, *form.tensors.values())
         return form.restore(result)
 
     def softmax(self, node: Reduce, value: Value) -> Value:

@@ -55,7 +55,7 @@ class Mix(torch.autograd.Function):
         return result
 
     @staticmethod
-    def backward(saved: Any, *gradient_outputs: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(saved: Any, *gradient_outputs: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The gradient of every tensor that wants one."""
         result, *tensors = saved.saved_tensors
         named: Tensors = dict(zip(saved.names, tensors, strict=True))
@@ -78,5 +78,5 @@ def through_text(task: Task, tensors: Tensors, result: Tensor, gradient: Tensor,
     if not again.requires_grad:
         return {}
     names = sorted(wanted)
-    found = torch.autograd.grad(again, [leaves[name] for name in names], gradient, allow_unused=True)
-    return {name: one for name, one in zip(names, found, strict=True) if one is not None}
+    found = torch.autograd.grad(again, [leaves[name] for name in names], gradient, allow_unused=True, materialize_grads=True)
+    return dict(zip(names, found, strict=True))

@@ -19,7 +19,7 @@ from contractor.program.place import S, T
 from contractor.program.values import Value
 from contractor.run.complex import as_complex, as_query, side_by_side, units
 from contractor.run.frame import Frame, laid_out, multiplied, padded, side
-from contractor.run.gates import Sides, gate_tensor, matrix_tensors, turned
+from contractor.run.gates import Sides, exact_zeros, gate_tensor, matrix_tensors, turned
 from contractor.run.tables import argument_tensors, table_tensors
 from contractor.schedules.parts.form import Matrix, Task
 from contractor.schedules.parts.task import Crossing, complex_sides, crossings, turning_tables
@@ -27,11 +27,13 @@ from contractor.schedules.parts.task import Crossing, complex_sides, crossings, 
 
 @dataclass(frozen=True, slots=True)
 class Normal:
-    """A task with its tensors by buffer name; `restore` turns the kernel's result [B, T, heads, P] into the mixing's value."""
+    """A task with its tensors by buffer name; `restore` turns the kernel's result [B, T, heads, P] into the mixing's value. zeros: gates
+    that are given by value here although the kernel takes their logs, as their gradient is wanted where they are 0."""
 
     task: Task
     tensors: dict[str, Tensor]
     restore: Callable[[Tensor], Value]
+    zeros: frozenset[str] = frozenset()
 
 
 def normal(frame: Frame, task: Task) -> Normal:
@@ -43,9 +45,13 @@ def normal(frame: Frame, task: Task) -> Normal:
         value_side(frame),
     )
     gates: dict[str, Tensor] = {}
+    zeros: set[str] = set()
     for crossing, step in zip(crossings(core, frame.problem.program), task.form.steps, strict=True):
         if isinstance(crossing, Crossing):
             sides = turned(frame, crossing, sides)
+            if not crossing.gate.by_value and exact_zeros(frame, crossing):
+                zeros.add(crossing.gate.name)
+                crossing = replace(crossing, gate=replace(crossing.gate, by_value=True))
             gates[crossing.gate.name] = gate_tensor(frame, crossing)
         else:
             assert isinstance(step, Matrix)
@@ -55,7 +61,10 @@ def normal(frame: Frame, task: Task) -> Normal:
     if flipped:
         tensors = {name: mirrored(tensor, name, task) for name, tensor in tensors.items()}
     return Normal(
-        with_heads(task, tensors), tensors, lambda output: restored(frame, sides.result, output.flip(1) if flipped else output)
+        with_heads(task, tensors),
+        tensors,
+        lambda output: restored(frame, sides.result, output.flip(1) if flipped else output),
+        frozenset(zeros),
     )
 
 

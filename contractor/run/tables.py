@@ -22,7 +22,8 @@ def table_tensors(frame: Frame, task: Task) -> dict[str, Tensor]:
         if number in turning:
             tensor = tensor.repeat_interleave(frame.heads // tensor.shape[1], 1)
             bit = len(turning) - 1 - turning.index(number)
-            tensor = torch.stack([(tensor.imag if index >> bit & 1 else tensor.real) for index in range(2 ** len(turning))], 2).flatten(1, 2)
+            parts = [tensor.imag if index >> bit & 1 else tensor.real for index in range(2 ** len(turning))]
+            tensor = torch.stack(parts, 2).flatten(1, 2)
         tensor = tensor.to(frame.exact)
         tensor = tensor.expand(frame.problem.sizes.B, *tensor.shape[1:]) if form.batched else tensor[0]
         found[form.name] = tensor.contiguous()

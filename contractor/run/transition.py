@@ -19,6 +19,11 @@ def log_magnitude(value: Tensor, log: bool) -> Tensor:
     return torch.where(zero, float("-inf"), torch.where(zero, 1.0, magnitude).log())
 
 
+def magnitude(value: Tensor) -> Tensor:
+    """The magnitude of a transition; where a real one is 0 it counts as positive, so that it has a slope there."""
+    return value.abs() if value.is_complex() else value * torch.where(value.detach() < 0, -1.0, 1.0).to(value.dtype)
+
+
 def prefix(value: Tensor, log: bool, dimension: int | None, positions: Tensor) -> Tensor:
     """The unit factors multiplied up to each position, along `dimension` (None: a fixed transition; a leading one is added).
 

@@ -25,6 +25,7 @@ class Chunked:
     """Scores inside a chunk, a state across chunks."""
 
     name = "chunked"
+    stepwise = False
 
     def refusal(self, form: Form) -> str:
         """Every transition must be one number for the whole state, and entries must be nothing else."""

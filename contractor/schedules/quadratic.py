@@ -28,6 +28,7 @@ class Quadratic:
     """Scores first, tile by tile."""
 
     name = "quadratic"
+    stepwise = False
 
     def refusal(self, form: Form) -> str:
         """Entries must be numbers for each query channel or each value channel."""

@@ -25,6 +25,7 @@ class Recurrent:
     """Position by position, the state in registers."""
 
     name = "recurrent"
+    stepwise = True
 
     def refusal(self, form: Form) -> str:
         """The mask's entries must be products of transitions and nothing else."""

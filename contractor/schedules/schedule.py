@@ -26,6 +26,7 @@ class Schedule(Protocol):
     """One order of evaluation. One instance stands in the register."""
 
     name: str
+    stepwise: bool  # it crosses one position after the other, so it takes transitions by value
 
     def refusal(self, form: Form) -> str:
         """Why this order may not evaluate a form, in the user's words; "" if it may."""

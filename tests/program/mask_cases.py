@@ -35,7 +35,7 @@ class Case:
 
     def value(self, expression: Expression) -> Value:
         sizes = {**SIZES, "T": self.targets, "S": self.sources}
-        reading = Reading(self.tensors.__getitem__, einsum, None, sizes, None, torch.float64)
+        reading = Reading(self.tensors.__getitem__, einsum, None, sizes, lambda axis: torch.arange(sizes[axis]), torch.float64)
         return evaluate(expression, reading)
 
     def grid(self) -> Grid:
@@ -198,7 +198,8 @@ def compose(left: Tensor, right: Tensor, matrix: bool) -> Tensor:
 def law_entry(case: Case, law: Law, axes: Axes, matrix: bool, t: int, s: int, direction: str) -> Tensor:
     """L at the target t (in the sources' coordinates) and the source s, [batch, head, *axes], by the law."""
     count = case.sources
-    here = {"past": (t, s), "future": (s, t), "flipped": (count - 1 - t, count - 1 - s), "turned": (count - 1 - s, count - 1 - t)}[direction]
+    turned = (count - 1 - s, count - 1 - t)
+    here = {"past": (t, s), "future": (s, t), "flipped": turned[::-1], "turned": turned}[direction]
     mirrored = Case(case.targets, case.sources, case.rng, case.tensors, direction in ("flipped", "turned"))
     one = torch.ones(1, 1, *(1 for _ in axes), 1, dtype=torch.float64)
     if matrix:
@@ -234,6 +235,8 @@ def weight_at(case: Case, weight, axes: Axes, t: int, s: int) -> Tensor:
 
 def looked_up(case: Case, expression: Expression, axes: Axes, index: list[int]) -> Tensor:
     value = case.value(expression)
+    if len(index) == 1 and value.axes == ("S",):
+        return value.tensor[0, 0, index[0]]
     if value.axes[0] == "R":
         if not 0 <= index[0] < SIZES["R"]:
             return torch.zeros((), dtype=torch.float64)

@@ -34,6 +34,7 @@ class Layer:
     tensors: dict[str, Tensor] = field(default_factory=dict)
     definitions: list[str] = field(default_factory=list)
     output: str = "Y"
+    square: bool = False  # T ≠ S would be refused
 
     @property
     def text(self) -> str:
@@ -77,7 +78,10 @@ def numbers(values: str, shape: tuple[int, ...], dtype: torch.dtype, rng: random
             return torch.complex(log, angle) if complex_ else log
         case "gate":
             size = (1 - 0.3 * normal.abs()).clamp(0.05, 1)
-            return torch.polar(size, angle) if complex_ else size * torch.where(angle < rng.choice((0.0, 3.0)), -1.0, 1.0)
+            if complex_:
+                return torch.polar(size, angle)
+            zero = torch.rand(shape, generator=generator) < rng.choice((0.0, 0.0, 0.1))
+            return torch.where(zero, 0.0, size * torch.where(angle < rng.choice((0.0, 3.0)), -1.0, 1.0))
         case "matrix":
             small = normal / (shape[-1] ** 0.5) / 1.3
             return torch.polar(small.abs(), angle) if complex_ else small
@@ -111,12 +115,14 @@ def leaf(layer: Layer, kind: str, extra: str, matrix: bool, shift: int | None = 
     """One kind of mask with random arguments. matrix: it stands in a matrix mask, where a gate is a scalar or a diagonal."""
     rng = layer.rng
     own = few(layer, extra)[:1] if matrix else few(layer, extra)
+    layer.square |= kind in SQUARE
     match kind:
         case "full" | "causal" | "fourier":
             return f"{kind}()"
         case "decay":
             log = rng.random() < 0.5
-            return f"decay({'log = ' if log else ''}{layer.argument(own, real_or_complex(layer), 'log' if log else 'gate')}{late(layer, shift)})"
+            gamma = layer.argument(own, real_or_complex(layer), "log" if log else "gate")
+            return f"decay({'log = ' if log else ''}{gamma}{late(layer, shift)})"
         case "semiseparable":
             return semiseparable(layer, own, matrix, shift)
         case "product":
@@ -132,6 +138,7 @@ def leaf(layer: Layer, kind: str, extra: str, matrix: bool, shift: int | None = 
             return f"{kind}({positive(layer)})"
         case "documents":
             apart = f", {layer.argument('S', 'int', 'label')}" if rng.random() < 0.5 else ""
+            layer.square |= not apart
             return f"documents({layer.argument('T' if apart else 'S', 'int', 'label')}{apart})"
         case "matrix":
             return f"matrix({layer.argument('TS' + ('' if matrix else own), real_or_complex(layer))})"
@@ -177,6 +184,7 @@ def mask(layer: Layer, extra: str, depth: int = 2, kinds: tuple[str, ...] = KIND
             factor = rng.choice(("0.5", "(-2)", "")) or layer.argument("", real_or_complex(layer))
             return f"{factor} * {mask(layer, extra, depth - 1, kinds)}"
         case "reverse" | "flip":
+            layer.square = True
             return f"{form}({mask(layer, extra, depth - 1, kinds)})"
         case _:
             return leaf(layer, rng.choice(kinds), extra, False)
@@ -190,9 +198,14 @@ def matrix_mask(layer: Layer) -> str:
     for _ in range(rng.choice((0, 0, 1, 2))):
         other = leaf(layer, rng.choice(("decay", "semiseparable", "causal", "delta", "product")), "NM", True, shift)
         text = f"{text} * {other}" if rng.random() < 0.5 else f"{other} * {text}"
+    if rng.random() < 0.3:
+        kind = rng.choice(("window", "documents", "prefix", "blocks", "dilated", "toeplitz", "matrix", "fourier"))
+        text = f"{text} * {leaf(layer, kind, 'NM', True)}"
     if rng.random() < 0.2:
         text = f"({text} + 0.5 * decay({layer.argument('', values='gate')}))"
-    return rng.choice((text, text, f"reverse({text})", f"flip({text})"))
+    turn = rng.choice(("", "", "reverse", "flip"))
+    layer.square |= bool(turn)
+    return f"{turn}({text})" if turn else text
 
 
 # ---- layers ---------------------------------------------------------------------------------------------------------------------
@@ -208,7 +221,7 @@ def drawn(rng: random.Random, matrix: bool = False) -> Layer:
     layer = Layer(rng, sizes, batch=rng.choice((1, 2)), heads=rng.choice((1, 2, 4)))
     extra = "NM" if matrix else rng.choice(("", "", "N", "P", "NP"))
     text = matrix_mask(layer) if matrix else mask(layer, extra)
-    if rng.random() < 0.35 and not any(word in text for word in (*SQUARE, "reverse", "flip")) and text.count("documents") == text.count(", x"):
+    if rng.random() < 0.35 and not layer.square:
         layer = redrawn_apart(layer, rng)
     kind = real_or_complex(layer, 0.15)
     layer.declare("Q", "TN", kind)
@@ -306,9 +319,12 @@ def difference(one: Tensor, other: Tensor, tolerance: float) -> str:
 
 
 def check(text: str, tensors: dict[str, Tensor]) -> tuple[list[str], dict[str, str]]:
-    """What is wrong with each schedule's answer to a layer in float64, and why the others refuse."""
+    """What is wrong with each schedule's answer to a layer in float64, and why the others refuse. Where all do (a sum of masks may want
+    a schedule for each of its parts), what the planner chooses is asked too."""
     program = program_of(text)
     oracle, along = expected(program, tensors)
     answers = [answered(program, tensors, along, schedule) for schedule in SCHEDULES]
+    if all(answer.refusal for answer in answers):
+        answers.append(answered(program, tensors, along, None))
     mistakes = [mistake for answer in answers if not answer.refusal for mistake in wrong(answer, oracle)]
     return mistakes, {answer.schedule: answer.refusal for answer in answers if answer.refusal}

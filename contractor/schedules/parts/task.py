@@ -102,12 +102,12 @@ def conjuncts(place: Place | None) -> Iterator[Place]:
         yield place
 
 
-def crossings(core: Core, program: Program) -> tuple[Crossing | Dense | RankOne, ...]:
+def crossings(core: Core, program: Program) -> tuple[Crossing | Step, ...]:
     """The steps of a mask in the order written, with neighbouring scalars and diagonals of one shift added up."""
-    found: list[Crossing | Dense | RankOne] = []
+    found: list[Crossing | Step] = []
     groups: list[list[Fade]] = []
     for step in core.term.law.steps:
-        if not isinstance(step, Fade):
+        if not isinstance(step, Fade) or turns_rows(core, step):
             found.append(step)
             groups.append([])
         elif commuting(found, groups, step):
@@ -123,7 +123,12 @@ def crossings(core: Core, program: Program) -> tuple[Crossing | Dense | RankOne,
     )
 
 
-def commuting(found: list[Crossing | Dense | RankOne], groups: list[list[Fade]], step: Fade) -> bool:
+def turns_rows(core: Core, step: Fade) -> bool:
+    """True for a complex diagonal beside a matrix: its phases pass no matrix by, so it is one itself."""
+    return core.matrix and step.value.number == Number.COMPLEX and bool(core.sides(step.value) & {"inner"})
+
+
+def commuting(found: list[Crossing | Step], groups: list[list[Fade]], step: Fade) -> bool:
     """True if the step may join a gate that is there: no matrix stands in the mask, and the shifts agree."""
     return all(isinstance(one, Crossing) for one in found) and any(group and group[0].shift == step.shift for group in groups)
 
@@ -142,6 +147,7 @@ def gate(core: Core, program: Program, members: tuple[Fade, ...], name: str) -> 
         features=tuple(SIDES[side] for side in ("inner", "outer") if side in sides),
         shift=members[0].shift,
         resets=any(may_reset(program, member) for member in members),
+        by_value=core.matrix and not all(member.log for member in members),
     )
 
 
@@ -171,12 +177,12 @@ def promised(program: Program, value: Expression) -> tuple[float, float]:
     return -math.inf, math.inf
 
 
-def matrix(core: Core, program: Program, step: Dense | RankOne, index: int) -> Matrix:
+def matrix(core: Core, program: Program, step: Step, index: int) -> Matrix:
     """The form of a matrix transition. Beside complex numbers it acts on real and imaginary parts together, so it is dense."""
     name = "transition" if index == 0 else f"transition_{index + 1}"
     inner, _ = complex_sides(core)
     match step:
-        case Dense():
+        case Dense() | Fade():
             return Matrix(name, "dense", "S" not in step.value.axes and not per_batch(program, step.value), shift=step.shift)
         case RankOne() if inner:
             return Matrix(name, "dense", shift=step.shift)

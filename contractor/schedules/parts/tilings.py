@@ -1,4 +1,4 @@
-"""Block sizes that are right for a task: powers of two on a GPU (at least 64 where tensor units multiply), the axes themselves elsewhere."""
+"""Block sizes that are right for a task: powers of two on a GPU (at least 64 under tensor units), the axes themselves elsewhere."""
 
 from __future__ import annotations
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from contractor.schedules.parts.form import Form, heads_name
 from contractor.tile.build import Builder
-from contractor.tile.ops import I64, Buffer, Expr, Span, cast, cdiv, iota, number, rename, size
+from contractor.tile.ops import I64, Buffer, Expr, Precision, Span, Via, cast, cdiv, iota, number, rename, size
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +17,8 @@ class Layout:
 
     padded_n: bool = False
     padded_p: bool = False
-    via: Literal["pointer", "descriptor"] = "pointer"
-    precision: str | None = None
+    via: Via = "pointer"
+    precision: Precision | None = None
     clamped: bool = False
 
 
@@ -101,7 +100,7 @@ def head_of(w: Walk, buffer: str) -> tuple[str, Expr]:
     return w.heads.get(buffer, ("H", w.head))
 
 
-def table(k: Builder, w: Walk, name: str, *features: str, dtype: str | None = None, via: str = "pointer") -> tuple[Buffer, Expr]:
+def table(k: Builder, w: Walk, name: str, *features: str, dtype: str | None = None, via: Via = "pointer") -> tuple[Buffer, Expr]:
     """A tensor [B, T, heads, *features] and the program's head in it."""
     count, head = head_of(w, name)
     return k.buffer(name, "B", "T", count, *features, dtype=dtype, via=via), head
