@@ -67,6 +67,11 @@ class Core:
         return KEPT in self.outer
 
     @property
+    def expressions(self) -> tuple[Expression, ...]:
+        """Everything that it reads beside the arguments of its mask."""
+        return tuple(factor.value for factor in (*self.query, *self.key, *self.value, *self.tables))
+
+    @property
     def lookups(self) -> tuple[Lookup, ...]:
         """The entrywise factors."""
         return tuple(weight for weight in self.term.law.weights if isinstance(weight, Lookup))

@@ -12,6 +12,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from contractor.schedules.parts.factors import CLOSED, LOG2E
 from contractor.schedules.parts.form import DKEY, DQUERY, DVALUE, ROLES, Gate, Task, permuted
 
 Tensors = dict[str, Tensor]
@@ -22,8 +23,8 @@ def gradients(task: Task, tensors: Tensors, result: Tensor, gradient: Tensor, wa
     """The gradients of the wanted buffers: of query, key, value and gates of a form whose gates differ over one side at most.
 
     result and gradient are [B, T, H, P]. The gradient of a single column (a normaliser) stays outside the contraction as a factor of
-    dQuery, in float32: there it meets the quotient's other part, which it nearly cancels. A gate's gradient is a long sum of differences: what it is made of is computed in float32
-    throughout, as the rounding of a 16-bit state alone would drown it.
+    dQuery, in float32: there it meets the quotient's other part, which it nearly cancels. A gate's gradient is a long sum of
+    differences: what it is made of is computed in float32 throughout, as the rounding of a 16-bit state alone would drown it.
     """
     sides = {side for gate in task.form.gates if gate.name in wanted for side in gate.features or ("n",)}
     exact = torch.promote_types(gradient.dtype, torch.float32)
@@ -59,7 +60,8 @@ def summed_over_groups(gradient: Tensor, operand: Tensor) -> Tensor:
 
 
 def gate_gradient(task: Task, gate: Gate, tensors: Tensors, found: Tensors, result: Tensor, gradient: Tensor) -> Tensor:
-    """The gradient of one gate, in its own layout."""
+    """The gradient of one gate, in its own layout; exactly 0 where it is closed, as no rounding may be left there for a chain rule to
+    multiply by a log of any size."""
     heads = task.dimensions.H
     if gate.features == ("p",):
         target, source = paired(result, gradient, heads), paired(tensors["value"], found["value"], heads)
@@ -71,13 +73,14 @@ def gate_gradient(task: Task, gate: Gate, tensors: Tensors, found: Tensors, resu
     flow = suffix(early) - suffix(late)
     if gate.shift:
         flow = flow - early
+    flow[:, :1] = 0  # no pair of positions has the first one between them
     gate_tensor = tensors[gate.name]
     if gate.fixed:
         flow = flow.sum((0, 1))
         flow = flow.unflatten(0, (gate_tensor.shape[0], -1)).sum(1)
     else:
         flow = flow.unflatten(2, (gate_tensor.shape[2], -1)).sum(3)
-    return torch.where(gate_tensor.isneginf(), 0.0, flow.to(gate_tensor.dtype))
+    return torch.where(gate_tensor * LOG2E < CLOSED, 0.0, flow.to(gate_tensor.dtype))
 
 
 def paired(operand: Tensor, gradient: Tensor, heads: int) -> Tensor:

@@ -47,8 +47,9 @@ def prepare(problem: Problem, choose: Choose, order: Order) -> Prepared:
     """Prepares a problem. Raises RefusedError if a core has no order of evaluation."""
     found = mixings(problem.program)
     known = {mixing.contract: mixing for mixing in found}
-    nodes = [node for _, expression in places(problem.program) for node in contractions(expression)]
     cores = [core for mixing in found for core in mixing.terms]
+    written = [expression for _, expression in places(problem.program)] + [value for core in cores for value in core.expressions]
+    nodes = [node for expression in written for node in contractions(expression)]
     return Prepared(
         problem,
         {id(node): known[node] for node in nodes if node in known},
