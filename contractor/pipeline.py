@@ -29,11 +29,11 @@ from contractor.program.mixing import Core
 from contractor.program.program import Program
 from contractor.program.show import show as show_program
 from contractor.run.execute import Backend, Execution
-from contractor.run.here import backend_of, machine_here
+from contractor.run.here import backend_of, machine_here, wide
 from contractor.run.layer import Prepared, prepare
 from contractor.run.mix import Evaluator
 from contractor.run.operator import Operator
-from contractor.run.source import kernels, source, spec_lines
+from contractor.run.source import file_text, kernels, spec_lines
 from contractor.schedules.register import SCHEDULES
 from contractor.schedules.schedule import Priced
 from contractor.text.parse import parse, read
@@ -176,5 +176,16 @@ def stages(found: Plan) -> Iterator[tuple[str, str]]:
     yield "spec", "\n".join(spec_lines(found.problem.program))
     yield "program", show_program(found.problem.program)
     yield "plan", show_text(found)
-    yield "kernels", "\n\n".join(show_kernel(kernel) for kernel in kernels(found))
+    yield "kernels", "\n\n".join(show_kernel(kernel) for kernel in kernels(printable(found)))
     yield "source", source(found)
+
+
+def source(found: Plan) -> str:
+    """The plan's kernels as a file that imports torch (and Triton, for a GPU) alone. Raises RefusedError if there is no such order."""
+    return file_text(printable(found))
+
+
+def printable(found: Plan) -> Plan:
+    """The plan whose kernels are printed: float64 runs as torch text everywhere, so as it is planned for a CPU."""
+    problem = found.problem
+    return plan(problem, "cpu") if found.machine.kind == "gpu" and wide(problem.dtype) else found

@@ -4,7 +4,7 @@ makes the outputs and launches the kernels."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from contractor.emit import torch as torch_text
@@ -29,13 +29,14 @@ DTYPES = {I32: "torch.int32", I64: "torch.int64", BOOL: "torch.bool"}
 @dataclass(frozen=True, slots=True, eq=False)
 class Entry:
     """One function of a file. says: what it returns, in lines. arguments: its tensors in the order they are taken, each with what it
-    is; inputs left out follow in the routine's own order. prefix: of the names of its constants."""
+    is; inputs left out follow in the routine's own order. prefix: of the names of its constants. wide: results are float32 at least."""
 
     name: str
     routine: Routine
     says: tuple[str, ...] = ()
     arguments: tuple[tuple[str, str], ...] = ()
     prefix: str = ""
+    wide: bool = False
 
 
 def emit_file(entries: tuple[Entry, ...], backend: Backend, title: tuple[str, ...] = ()) -> str:
@@ -174,7 +175,8 @@ class Launcher:
         yield f'{INDENT}"""{"".join(self.entry.says[:1]) or "The result."}'
         yield from (f"{INDENT}{line}".rstrip() for line in self.entry.says[1:])
         yield ""
-        rows = [(name, kind(tensors[name], self.backend), told.get(name, "")) for name in (*self.inputs, *self.routine.outputs)]
+        rows = [(name, kind(tensors[name], self.backend), told.get(name, "")) for name in self.inputs]
+        rows += [(name, kind(self.output(name), self.backend), told.get(name, "")) for name in self.routine.outputs]
         rows += [(real, "number", told.get(real, "")) for real in self.reals()]
         widths = [max(len(row[column]) for row in rows) for column in range(2)]
         for name, what, says in rows:
@@ -211,11 +213,15 @@ class Launcher:
         if self.entry.prefix:
             yield from (f"{INDENT}{name} = {self.entry.prefix}{name}" for name in self.constants())
 
+    def output(self, name: str) -> Buffer:
+        """A tensor that is returned, as it is made."""
+        buffer = self.tensors()[name]
+        return replace(buffer, dtype=ACC) if self.entry.wide else buffer
+
     def made(self) -> Iterator[tuple[str, tuple[str, ...], str]]:
         """The tensors that the function makes: name, dimensions, dtype."""
         for name in self.routine.outputs:
-            buffer = self.tensors()[name]
-            yield name, buffer.dims, self.dtype(buffer.dtype)
+            yield name, self.output(name).dims, self.dtype(self.output(name).dtype)
         for one in self.routine.scratch:
             yield one.name, one.dims, self.dtype(one.dtype)
 

@@ -31,8 +31,11 @@ def has_triton() -> bool:
     return importlib.util.find_spec("triton") is not None
 
 
+def wide(dtype: str) -> bool:
+    """True for the dtypes that run as torch text everywhere: tensor units have no place for float64 tiles."""
+    return dtype in ("float64", "complex128")
+
+
 def backend_of(device: torch.device, dtype: str = "float32") -> Literal["triton", "torch"]:
-    """What runs on a device: Triton text on a GPU where Triton is there, else torch text. Tensor units have no place for float64 tiles,
-    so float64 runs as torch text everywhere."""
-    wide = dtype in ("float64", "complex128")
-    return "triton" if device.type == "cuda" and has_triton() and not wide else "torch"
+    """What runs on a device: Triton text on a GPU where Triton is there, else torch text."""
+    return "triton" if device.type == "cuda" and has_triton() and not wide(dtype) else "torch"

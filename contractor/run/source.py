@@ -34,7 +34,7 @@ def backend_for(found: Plan) -> Backend:
     return "triton" if found.machine.kind == "gpu" else "torch"
 
 
-def source(found: Plan) -> str:
+def file_text(found: Plan) -> str:
     """The plan's kernels as a file that imports torch (and triton) alone. Raises RefusedError if a mixing has no order of evaluation."""
     if found.problem.packed is not None:
         raise RefusedError("packed sequences have no kernels yet: the plan prices them as one sequence")
@@ -85,7 +85,9 @@ def entry(choice: Choice, core: Core, found: Plan, clash: set[str], alone: bool)
     wanted = task(core, found.problem)
     told = (*arguments(core, program, wanted.form), ("result", "what is returned"), ("scale", "a factor of the result"))
     prefix = "" if alone else f"{name.upper()}_"
-    return Entry(f"{program.name}_{name}", Routine((launch,)), tuple(says(mixing, core, found.problem)), told, prefix)
+    return Entry(
+        f"{program.name}_{name}", Routine((launch,)), tuple(says(mixing, core, found.problem)), told, prefix, wide=wanted.dimensions.P == 1
+    )
 
 
 def says(mixing: Mixing, core: Core, problem: Problem) -> Iterator[str]:

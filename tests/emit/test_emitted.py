@@ -18,10 +18,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from contractor.pipeline import plan, program_of
+from contractor.pipeline import plan, program_of, source
 from contractor.plan.sizes import problem_from_sizes
 from contractor.program.reference import reference
-from contractor.run.source import source
 
 ALONE = """
 import importlib.util, sys, torch
@@ -213,6 +212,19 @@ def test_the_head_is_a_spec() -> None:
         head = emitted(spec, "cpu").split("# Planned")[0]
         again = program_of("\n".join(line.removeprefix("#").removeprefix(" ") for line in head.splitlines()) + "\n")
         assert again == program
+
+
+def test_float64_is_torch_text_for_every_machine() -> None:
+    case = Case("decay", "chunked", RAGGED, "float64")
+    names = functions(case.text("h200"))
+    assert "triton" not in names
+    torch.testing.assert_close(names["one_Y"](*case.arguments(), scale=SCALE), case.expected())
+
+
+def test_a_single_column_comes_back_in_float32() -> None:
+    names = functions(emitted(Path(__file__).parent.parent / "specs" / "linear_attention.ctr", "cpu"))
+    query, ones = torch.rand(2, 128, 4, 64, dtype=torch.bfloat16), torch.ones(2, 128, 1, 1, dtype=torch.bfloat16)
+    assert names["linear_attention_Z"](query, query, ones).dtype == torch.float32
 
 
 def test_two_mixings_are_two_functions() -> None:
