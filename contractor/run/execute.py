@@ -18,9 +18,10 @@ from contractor.emit import triton as triton_text
 from contractor.errors import RefusedError
 from contractor.plan.machine import MACHINES, Machine
 from contractor.plan.plan import Refusal, Tiling
+from contractor.plan.problem import BYTES
 from contractor.run.build import module
 from contractor.run.descriptor import described
-from contractor.schedules.parts.form import Form, Task
+from contractor.schedules.parts.form import ROLES, Form, Task
 from contractor.schedules.parts.tilings import layout_of
 from contractor.schedules.parts.walk import Layout
 from contractor.schedules.register import SCHEDULES
@@ -44,6 +45,8 @@ class Execution:
     def kernel(self, task: Task, tensors: dict[str, Tensor], dtype: torch.dtype) -> Tensor:
         """The result [B, T, H, P] in `dtype`, by the backend's text."""
         machine = self.machine if self.backend == "triton" else MACHINES["cpu"]
+        if task.careful and not SCHEDULES[self.schedule].careful:
+            task, tensors = widened(task, tensors)
         return run(self.schedule, machine, self.backend, task, tensors, dtype)
 
     def text(self, task: Task, tensors: dict[str, Tensor], dtype: torch.dtype) -> Tensor:
@@ -56,13 +59,21 @@ class Execution:
         return run(schedule, MACHINES["cpu"], "torch", task, tensors, dtype)
 
 
+def widened(task: Task, tensors: dict[str, Tensor]) -> tuple[Task, dict[str, Tensor]]:
+    """A task on 16-bit operands as one on float32 operands."""
+    if BYTES[task.dtype] > 2:
+        return task, tensors
+    wide = {name: tensor.float() if name in ROLES else tensor for name, tensor in tensors.items()}
+    return replace(task, dtype="float32"), wide
+
+
 @dataclass(frozen=True, slots=True)
 class Ready:
     """A task's kernel, built: the function of its text, the names of its arguments in order, its sizes and how many programs run."""
 
     kernel: Kernel
     tiling: Tiling
-    function: Callable[..., Any]
+    function: Any
     names: tuple[str, ...]
     sizes: dict[str, Any]
     programs: int

@@ -15,8 +15,11 @@ from contractor.program.values import grouped
 from contractor.run.complex import parts
 from contractor.run.frame import Frame, aligned, laid_out, multiplied, padded
 from contractor.run.transition import log_magnitude, magnitude, prefix
+from contractor.schedules.parts.factors import CLOSED
 from contractor.schedules.parts.form import Gate, Matrix
 from contractor.schedules.parts.task import Crossing, complex_sides, promised
+
+ZERO = 2.0**CLOSED  # kernels take a transition below it for 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,20 +78,19 @@ def added(left: Tensor, right: Tensor) -> Tensor:
     return grouped(left, heads) + grouped(right, heads)
 
 
-def exact_zeros(frame: Frame, crossing: Crossing) -> bool:
-    """True if a transition given by value is exactly 0 somewhere and its gradient is wanted: its log cannot give that.
-
-    Raises RefusedError where it is complex.
-    """
+def nearly_zero(frame: Frame, crossing: Crossing) -> bool:
+    """True if a transition given by value is so near 0 that the gradient of its log, divided by it, would have lost half of its digits
+    (all of them at 0), and its gradient is wanted. Raises RefusedError for a complex one of 0."""
+    limit = torch.finfo(frame.exact).eps ** 0.5
     found = False
     for fade in crossing.members:
         low, _ = promised(frame.problem.program, fade.value)
-        value = None if fade.log or low > 0 else frame.evaluate(fade.value).tensor
-        if value is None or not (value.requires_grad and torch.is_grad_enabled() and bool((value == 0).any())):
+        value = None if fade.log or low >= limit else frame.evaluate(fade.value).tensor
+        if value is None or not (value.requires_grad and torch.is_grad_enabled()):
             continue
-        if value.is_complex():
+        if value.is_complex() and bool((value.abs() < ZERO).any()):
             raise RefusedError(f"{frame.core.name}: a complex transition is exactly 0 where its gradient is wanted; give none of 0")
-        found = True
+        found |= not value.is_complex() and bool((value.abs() < limit).any())
     return found
 
 
@@ -199,7 +201,7 @@ def whole(frame: Frame, key: Tensor, erase: Tensor, log: Tensor | None) -> Tenso
     if log is not None:
         kept = torch.diag_embed(log.expand(*log.shape[:-1], width).exp())
     outer = multiplied(key.unsqueeze(-1), erase.unsqueeze(-2))
-    return added(kept.expand(*(1 for _ in outer.shape[: -2]), width, width) if kept.dim() == 2 else kept, -outer)
+    return added(kept.expand(*(1 for _ in outer.shape[:-2]), width, width) if kept.dim() == 2 else kept, -outer)
 
 
 def on_parts(matrix: Tensor) -> Tensor:

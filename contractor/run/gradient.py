@@ -34,22 +34,16 @@ def gradients(task: Task, tensors: Tensors, result: Tensor, gradient: Tensor, wa
     for name, roles, side in (("query", DQUERY, "n"), ("key", DKEY, "n"), ("value", DVALUE, "p")):
         inputs = {role: forward[source] for role, source in roles.items()}
         if side in sides:
-            found[name] = run_exactly(permuted(task, roles), inputs, others, exact, run)
+            found[name] = run(replace(permuted(task, roles), careful=True), {**inputs, **others}, exact)
         elif name in wanted and name == "query" and task.dimensions.P == 1:
             ones = torch.ones_like(forward["result"])
             found[name] = gradient * run(permuted(task, roles), {**inputs, "query": ones, **others}, exact)
         elif name in wanted:
             found[name] = run(permuted(task, roles), {**inputs, **others}, tensors[name].dtype)
     if "p" in sides and result.dtype != exact:
-        result = run_exactly(task, {role: tensors[role] for role in ROLES}, others, exact, run)
+        result = run(replace(task, careful=True), tensors, exact)
     gates = {gate.name: gate_gradient(task, gate, tensors, found, result, gradient) for gate in task.form.gates if gate.name in wanted}
     return {name: summed_over_groups(found[name], tensors[name]) for name in found if name in wanted} | gates
-
-
-def run_exactly(task: Task, operands: Tensors, others: Tensors, dtype: torch.dtype, run: Run) -> Tensor:
-    """A task with its operands in a wider dtype."""
-    wide = {name: tensor.to(dtype) for name, tensor in operands.items()}
-    return run(replace(task, dtype=str(dtype).removeprefix("torch.")), {**wide, **others}, dtype)
 
 
 def summed_over_groups(gradient: Tensor, operand: Tensor) -> Tensor:

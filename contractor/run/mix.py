@@ -44,9 +44,7 @@ class Mix(torch.autograd.Function):
     some are exactly 0: the kernel takes their logs, and their gradient is found step by step."""
 
     @staticmethod
-    def forward(
-        saved: Any, task: Task, evaluator: Evaluator, names: tuple[str, ...], zeros: frozenset[str], *tensors: Tensor
-    ) -> Tensor:
+    def forward(saved: Any, task: Task, evaluator: Evaluator, names: tuple[str, ...], zeros: frozenset[str], *tensors: Tensor) -> Tensor:
         """Runs the kernel; keeps the tensors and the result."""
         named = {name: tensor.log() if name in zeros else tensor for name, tensor in zip(names, tensors, strict=True)}
         result = evaluator.kernel(task, named, result_dtype(task, named["value"].dtype))
@@ -71,12 +69,15 @@ class Mix(torch.autograd.Function):
 
 
 def through_text(task: Task, tensors: Tensors, result: Tensor, gradient: Tensor, wanted: frozenset[str], run: Run) -> Tensors:
-    """The gradients by autograd through the printed torch text."""
-    leaves = {name: tensor.detach().requires_grad_(name in wanted) for name, tensor in tensors.items()}
+    """The gradients by autograd through the printed torch text, in float32 at least: a tensor's gradient is the sum of many small ones."""
+    exact = torch.promote_types(result.dtype, torch.float32)
+    wide = {name: tensor.detach().to(exact) if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
+    leaves = {name: tensor.requires_grad_(name in wanted) for name, tensor in wide.items()}
     with torch.enable_grad():
-        again = run(task, leaves, result.dtype)
+        again = run(replace(task, dtype=str(exact).removeprefix("torch.")), leaves, exact)
     if not again.requires_grad:
         return {}
     names = sorted(wanted)
-    found = torch.autograd.grad(again, [leaves[name] for name in names], gradient, allow_unused=True, materialize_grads=True)
-    return dict(zip(names, found, strict=True))
+    sources = [leaves[name] for name in names]
+    found = torch.autograd.grad(again, sources, gradient.to(exact), allow_unused=True, materialize_grads=True)
+    return {name: one.to(tensors[name].dtype) for name, one in zip(names, found, strict=True)}

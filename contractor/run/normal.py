@@ -19,7 +19,7 @@ from contractor.program.place import S, T
 from contractor.program.values import Value
 from contractor.run.complex import as_complex, as_query, side_by_side, units
 from contractor.run.frame import Frame, laid_out, multiplied, padded, side
-from contractor.run.gates import Sides, exact_zeros, gate_tensor, matrix_tensors, turned
+from contractor.run.gates import Sides, gate_tensor, matrix_tensors, nearly_zero, turned
 from contractor.run.tables import argument_tensors, table_tensors
 from contractor.schedules.parts.form import Matrix, Task
 from contractor.schedules.parts.task import Crossing, complex_sides, crossings, turning_tables
@@ -28,7 +28,8 @@ from contractor.schedules.parts.task import Crossing, complex_sides, crossings, 
 @dataclass(frozen=True, slots=True)
 class Normal:
     """A task with its tensors by buffer name; `restore` turns the kernel's result [B, T, heads, P] into the mixing's value. zeros: gates
-    that are given by value here although the kernel takes their logs, as their gradient is wanted where they are 0."""
+    that are given by value here although the kernel takes their logs, as their gradient is wanted where they
+    are 0 or nearly so."""
 
     task: Task
     tensors: dict[str, Tensor]
@@ -49,7 +50,7 @@ def normal(frame: Frame, task: Task) -> Normal:
     for crossing, step in zip(crossings(core, frame.problem.program), task.form.steps, strict=True):
         if isinstance(crossing, Crossing):
             sides = turned(frame, crossing, sides)
-            if not crossing.gate.by_value and exact_zeros(frame, crossing):
+            if not crossing.gate.by_value and nearly_zero(frame, crossing):
                 zeros.add(crossing.gate.name)
                 crossing = replace(crossing, gate=replace(crossing.gate, by_value=True))
             gates[crossing.gate.name] = gate_tensor(frame, crossing)

@@ -25,6 +25,7 @@ class Chunked:
     """Scores inside a chunk, a state across chunks."""
 
     name = "chunked"
+    careful = True
     stepwise = False
 
     def refusal(self, form: Form) -> str:
@@ -73,7 +74,7 @@ def kernel(form: Form, layout: Layout) -> Kernel:
     with k.loop("step", chunks) as step:
         chunk = k.let("chunk", chunks - 1 - step) if form.future else step
         here = rows(k, lane, chunk)
-        query, key, value = load_tiles(k, form, layout, w, here, n, p)
+        query, key, value = load_tiles(k, layout, w, here, n, p)
         fades = steady or factors(k, form, gate_points(k, form, w, fixed, here, lane, {}, layout.clamped), seen)
         k.note("inside the chunk: scores under the mask")
         scores = k.let("scores", dot(query, key, precision=layout.precision))
@@ -83,7 +84,7 @@ def kernel(form: Form, layout: Layout) -> Kernel:
             if not form.future
             else "from later chunks: the query reads the carried state"
         )
-        carried = dot(query, cast(state, query), precision=layout.precision)
+        carried = through(k, layout, query, state, "state", None)
         carried = k.let("carried", carried if fades.enter is None else carried * fades.enter)
         out = k.let("out", dot(cast(weights, value), value, into=carried, precision=layout.precision))
         target, head = table(k, w, "result", "P", via=layout.via)
@@ -102,7 +103,7 @@ def steady_factors(k: Builder, form: Form, fixed: dict[str, Expr], lane: Expr, s
     return factors(k, form, tuple(fixed_points(k, form, gate, fixed[gate.name], lane) for gate in form.gates), seen)
 
 
-def load_tiles(k: Builder, form: Form, layout: Layout, w: Walk, here: Rows, n: Span, p: Span) -> tuple[Expr, Expr, Expr]:
+def load_tiles(k: Builder, layout: Layout, w: Walk, here: Rows, n: Span, p: Span) -> tuple[Expr, Expr, Expr]:
     """The chunk's query over (t, n), key over (s, n) and value over (s, p)."""
     tiles: list[Expr] = []
     for name, axis, feature, span in (("query", "t", "N", n), ("key", "s", "N", n), ("value", "s", "P", p)):
@@ -112,10 +113,23 @@ def load_tiles(k: Builder, form: Form, layout: Layout, w: Walk, here: Rows, n: S
     return query, key, value
 
 
+def through(k: Builder, layout: Layout, left: Expr, right: Expr, name: str, into: Expr | None) -> Expr:
+    """left · right, added to `into`, where right is an accumulator: rounded to the operands' dtype, or in two parts that keep it."""
+    high = k.let(f"{name}_high", cast(right, left)) if layout.split else cast(right, left)
+    product = dot(left, high, into=into, precision=layout.precision)
+    if not layout.split:
+        return product
+    low = k.let(f"{name}_low", cast(right - cast(high, ACC), left))
+    return dot(left, low, into=product, precision=layout.precision)
+
+
 def advance(k: Builder, layout: Layout, state: Expr, key: Expr, value: Expr, fades: Factors) -> None:
     """state ← fade · state + keyᵀ (leave · value)."""
-    leaving = value
-    if fades.leave is not None:
-        leaving = k.let("leaving", cast(cast(value, ACC) * fades.leave, value))
     faded = state if fades.fade is None else state * fades.fade
-    k.update(state, dot(key, leaving, into=faded, precision=layout.precision))
+    if fades.leave is None:
+        k.update(state, dot(key, value, into=faded, precision=layout.precision))
+        return
+    leaving = cast(value, ACC) * fades.leave
+    if layout.split:
+        leaving = k.let("leaving", leaving)
+    k.update(state, through(k, layout, key, leaving, "leaving", faded))

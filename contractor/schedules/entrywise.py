@@ -27,6 +27,7 @@ class Entrywise:
     """The query carried through the transitions."""
 
     name = "entrywise"
+    careful = False
     stepwise = True
 
     def refusal(self, form: Form) -> str:

@@ -28,6 +28,7 @@ class Quadratic:
     """Scores first, tile by tile."""
 
     name = "quadratic"
+    careful = False
     stepwise = False
 
     def refusal(self, form: Form) -> str:

@@ -25,6 +25,7 @@ class Recurrent:
     """Position by position, the state in registers."""
 
     name = "recurrent"
+    careful = True
     stepwise = True
 
     def refusal(self, form: Form) -> str:

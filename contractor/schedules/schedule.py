@@ -23,9 +23,11 @@ from contractor.tile.kernel import Kernel
 
 
 class Schedule(Protocol):
-    """One order of evaluation. One instance stands in the register."""
+    """One order of evaluation. One instance stands in the register. careful: its kernels can do a careful task on 16-bit operands; else
+    they are widened first."""
 
     name: str
+    careful: bool
     stepwise: bool  # it crosses one position after the other, so it takes transitions by value
 
     def refusal(self, form: Form) -> str:

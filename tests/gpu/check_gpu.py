@@ -98,7 +98,7 @@ def peers(seed: int) -> None:
     """The same tensors through the peers that are there."""
     torch.manual_seed(seed)
     try:
-        from mamba_ssm.ops.triton.ssd_combined import mamba_chunk_scan_combined  # noqa: PLC0415
+        from mamba_ssm.ops.triton.ssd_combined import mamba_chunk_scan_combined
     except ImportError:
         print("mamba_ssm is not installed")
     else:
@@ -107,8 +107,8 @@ def peers(seed: int) -> None:
         theirs = mamba_chunk_scan_combined(x["X"], x["dt"], a, x["B"], x["C"], 256, D=x["D"], dt_bias=x["dt_bias"], dt_softplus=True)
         verdict("mamba2 agrees with mamba_ssm", error(contractor.compile(EXAMPLES / "mamba2.ctr")(**x), theirs), 2 * FORWARD)
     try:
-        from fla.ops.linear_attn import chunk_linear_attn  # noqa: PLC0415
-        from fla.ops.retention import chunk_retention  # noqa: PLC0415
+        from fla.ops.linear_attn import chunk_linear_attn
+        from fla.ops.retention import chunk_retention
     except ImportError:
         print("fla is not installed")
         return
@@ -181,7 +181,8 @@ def times() -> None:
     for length in (256, 1024, 4096):
         for text in (CAUSAL, GATED):
             for schedule in ("chunked", "quadratic", "recurrent"):
-                print(f"{(4, length, 32, 128, 128)!s:28} {text.split()[1]:9} {schedule:9} {timed((4, length, 32, 128, 128), text, schedule)}", flush=True)
+                shape = (4, length, 32, 128, 128)
+                print(f"{shape!s:28} {text.split()[1]:9} {schedule:9} {timed(shape, text, schedule)}", flush=True)
 
 
 def main(wanted: list[str]) -> int:

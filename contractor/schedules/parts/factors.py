@@ -102,7 +102,7 @@ def added(terms: list[Expr]) -> Expr:
 
 def rates(k: Builder, form: Form, w: Walk, spans: Spans) -> dict[str, Expr]:
     """The base-2 log of every fixed decay, read once."""
-    return {gate.name: rate_of(k, form, w, gate, spans) for gate in form.gates if gate.fixed}
+    return {gate.name: rate_of(k, w, gate, spans) for gate in form.gates if gate.fixed}
 
 
 def gate_points(
@@ -125,7 +125,7 @@ def fixed_points(k: Builder, form: Form, gate: Gate, rate: Expr, lane: Expr, pre
     return Points(Point(number(0.0)), Point(target), Point(rename(source, t="s")), Point(size("CHUNK", ACC) * rate))
 
 
-def rate_of(k: Builder, form: Form, w: Walk, gate: Gate, spans: Spans) -> Expr:
+def rate_of(k: Builder, w: Walk, gate: Gate, spans: Spans) -> Expr:
     """The base-2 log of a fixed decay; 0 to the power 0 stays 1, so the log of 0 is large but finite."""
     count, head = head_of(w, gate.name)
     dims = (side.upper() for side in gate.features)

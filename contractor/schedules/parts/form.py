@@ -128,11 +128,13 @@ def heads_name(buffer: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One contraction to be evaluated: its form, its sizes and the dtype of its operands."""
+    """One contraction to be evaluated: its form, its sizes and the dtype of its operands. careful: its result is part of a long sum of
+    differences (a gate's gradient), so 16-bit operands must not cost it the digits that a 16-bit state would."""
 
     form: Form
     dimensions: Dimensions
     dtype: str
+    careful: bool = False
 
     @property
     def precision(self) -> str | None:

@@ -26,7 +26,8 @@ def layout_of(task: Task, tiling: Tiling) -> Layout:
         padded_p=shape.P % tiling["BLOCK_P"] != 0,
         via="descriptor" if tiling.via == "descriptor" else "pointer",
         precision="tf32x3" if task.dtype == "float32" else None,
-        clamped=BYTES[task.dtype] == 2,
+        clamped=BYTES[task.dtype] == 2 and not task.careful,
+        split=BYTES[task.dtype] == 2 and task.careful,
     )
 
 

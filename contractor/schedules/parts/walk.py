@@ -13,13 +13,15 @@ from contractor.tile.ops import I64, Buffer, Expr, Precision, Span, Via, cast, c
 class Layout:
     """How the axes meet their blocks: padded axes have blocks wider than they are and need bounds; tiles come through host
     descriptors (`via`) where rows are aligned and nothing is padded. precision: how float32 products are computed. clamped:
-    operands are of 16 bits, so a gate that closes the past may be summed as a large number instead of being counted."""
+    operands are of 16 bits, so a gate that closes the past may be summed as a large number instead of being counted. split: what is
+    rounded to 16 bits on its way through the state is taken in two parts, so that the result is right to float32."""
 
     padded_n: bool = False
     padded_p: bool = False
     via: Via = "pointer"
     precision: Precision | None = None
     clamped: bool = False
+    split: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
