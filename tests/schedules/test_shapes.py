@@ -60,7 +60,7 @@ def layer_of(contraction: str, axes: str, mask: str, *before: str, rng: random.R
     words = set("".join(c if c.isalnum() else " " for c in text).split())
     for name, own in OPERANDS.items():
         if name in words:
-            layer.declare(name, own, values="log" if name == "g" or "log = D" in mask and name == "D" else "normal", role="input")
+            layer.declare(name, own, values="log" if name == "g" or (name == "D" and "log = D" in mask) else "normal", role="input")
     extra = "N" if "TSN ->" in contraction and "B1" not in contraction else ""
     masks = [f"L [T, S{', N' if extra else ''}] = {mask}"] if mask else []
     layer.definitions = [*before, *masks, f"Y {axes} = {contraction}"]
