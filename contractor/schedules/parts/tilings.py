@@ -46,9 +46,12 @@ def tiling(task: Task, machine: Machine, columns: int, warps: int, stages: int, 
 
 
 def fits(task: Task, machine: Machine, one: Tiling) -> bool:
-    """True if the tiles of all stages find room in shared memory."""
-    tiles = one["CHUNK"] * (2 * one["BLOCK_N"] + one["BLOCK_P"]) * BYTES[task.dtype]
-    return machine.kind == "cpu" or tiles * one.stages + one["CHUNK"] * one["BLOCK_P"] * 4 <= machine.shared
+    """True if the tiles of all stages, the state as an operand of products (in two parts for a careful task) and the result find room in
+    shared memory."""
+    rows, inner, outer = one["CHUNK"], one["BLOCK_N"], one["BLOCK_P"]
+    tiles = rows * (2 * inner + outer) * one.stages
+    state = inner * outer * (2 if layout_of(task, one).split else 1)
+    return machine.kind == "cpu" or (tiles + state) * BYTES[task.dtype] + rows * outer * 4 <= machine.shared
 
 
 def fitting(task: Task, machine: Machine, candidates: tuple[Tiling, ...]) -> tuple[Tiling, ...]:
