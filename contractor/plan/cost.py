@@ -14,7 +14,7 @@ class Cost:
     bytes: moved through device memory (each tensor once a kernel). launches: kernels. steps: serial iterations of the longest
     chain of dependent work. programs: how many run side by side (the least over the launches). scratch: bytes of temporary memory.
     exponentials: exp and log. resident: programs that fit on one multiprocessor. all_steps: iterations of all programs together,
-    where some end early (0: programs · steps)."""
+    where some end early (0: programs · steps). shared: bytes of shared memory of one program, estimated from above."""
 
     flops: int
     tensor_flops: int
@@ -26,6 +26,7 @@ class Cost:
     exponentials: int = 0
     resident: int = 2
     all_steps: int = 0
+    shared: int = 0
 
 
 def seconds(cost: Cost, machine: Machine, dtype: str) -> tuple[float, str]:

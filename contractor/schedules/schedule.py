@@ -83,7 +83,7 @@ def kernel_of(schedule: Schedule, form: Form, layout: Layout) -> Kernel:
 def priced(schedule: Schedule, wanted: Task, machine: Machine, tiling: Tiling) -> Offer:
     """What a task costs at one tiling."""
     kernel = kernel_of(schedule, wanted.form, layout_of(wanted, tiling))
-    counted = count(kernel, sizes_of(wanted, tiling), widths_of(wanted))
+    counted = count(kernel, sizes_of(wanted, tiling), widths_of(wanted), stages=tiling.stages)
     cost = Cost(
         flops=counted.flops,
         tensor_flops=counted.tensor_flops,
@@ -93,6 +93,7 @@ def priced(schedule: Schedule, wanted: Task, machine: Machine, tiling: Tiling) -
         programs=counted.programs,
         exponentials=counted.exponentials,
         all_steps=counted.all_steps,
+        shared=counted.shared,
     )
     time, bound = seconds(cost, machine, wanted.dtype)
     return Offer(schedule.name, tiling, cost, time * 1e3, bound)
