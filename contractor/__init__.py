@@ -3,6 +3,8 @@
     op = contractor.compile("retention.ctr")
     y = op(Q=q, K=k, V=v, gamma=g)
     print(op.plan(B=4, T=4096, H=32, N=128, P=128, machine="h200"))
+
+`contractor --help` tells the same for a command line.
 """
 
 from contractor.errors import ArgumentError, ContractorError, RefusedError, SpecError
