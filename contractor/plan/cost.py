@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from contractor.plan.machine import Machine
+from contractor.plan.machine import KILO, Machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,8 +13,11 @@ class Cost:
     """flops: all floating-point operations; tensor_flops: those of them inside matrix products that use tensor units.
     bytes: moved through device memory (each tensor once a kernel). launches: kernels. steps: serial iterations of the longest
     chain of dependent work. programs: how many run side by side (the least over the launches). scratch: bytes of temporary memory.
-    exponentials: exp and log. resident: programs that fit on one multiprocessor. all_steps: iterations of all programs together,
-    where some end early (0: programs · steps). shared: bytes of shared memory of one program, estimated from above."""
+    exponentials: exp and log. all_steps: iterations of all programs together, where some end early (0: programs · steps).
+
+    Of one program: shared: bytes of shared memory, estimated from above; threads; registers: 32-bit, estimated; and, on average, what it
+    waits for, one after the other: trips to memory and back, products of matrices, exchanges between its threads.
+    """
 
     flops: int
     tensor_flops: int
@@ -24,36 +27,58 @@ class Cost:
     programs: int
     scratch: int = 0
     exponentials: int = 0
-    resident: int = 2
     all_steps: int = 0
     shared: int = 0
+    threads: int = 128
+    registers: int = 0
+    trips: float = 0.0
+    products: float = 0.0
+    exchanges: float = 0.0
 
 
 def seconds(cost: Cost, machine: Machine, dtype: str) -> tuple[float, str]:
     """How long it takes and what limits it: "bytes", "tensor", "arithmetic", "steps" or "launches".
 
-    The slowest of memory, tensor units, scalar units and the chain of steps, plus the launches. A program runs on one
-    multiprocessor, so fewer programs than multiprocessors reach only their share of the arithmetic.
+    Memory, or the chain of what the programs of one multiprocessor do, whichever takes longer, plus the launches.
     """
-    share = min(1.0, max(1, cost.programs) / machine.multiprocessors) if machine.kind == "gpu" else 1.0
-    scalar = (cost.flops - cost.tensor_flops) / machine.scalar_rate(dtype) + cost.exponentials / machine.exponentials
-    limits = {
-        "bytes": cost.bytes / machine.bandwidth,
-        "tensor": cost.tensor_flops / machine.tensor_rate(dtype) / share,
-        "arithmetic": scalar / share,
-        "steps": rounds(cost, machine) * machine.step,
+    work = {
+        "tensor": cost.tensor_flops / machine.tensor_rate(dtype),
+        "arithmetic": (cost.flops - cost.tensor_flops) / machine.scalar_rate(dtype) + cost.exponentials / machine.exponentials,
     }
-    slowest = max(limits, key=limits.__getitem__)
-    launches = cost.launches * machine.launch
-    return limits[slowest] + launches, "launches" if launches > limits[slowest] else slowest
+    chain = chained(cost, machine, work) if machine.kind == "gpu" else {**work, "steps": cost.steps * machine.step}
+    together = sum(chain.values()) if machine.kind == "gpu" else max(chain.values())
+    moving, launches = cost.bytes / machine.bandwidth, cost.launches * machine.launch
+    slowest = "bytes" if moving >= together else max(chain, key=chain.__getitem__)
+    longest = max(moving, together)
+    return longest + launches, "launches" if launches > longest else slowest
 
 
-def rounds(cost: Cost, machine: Machine) -> int:
-    """Serial iterations end to end. On a GPU programs that do not fit at once run in waves; where some end early, the next take
-    their place. The torch text runs all programs at once, as one batch."""
-    if machine.kind == "cpu":
-        return cost.steps
-    places = machine.multiprocessors * cost.resident
-    if cost.all_steps:
-        return max(cost.steps, ceil(cost.all_steps / places))
-    return ceil(cost.programs / places) * cost.steps
+def chained(cost: Cost, machine: Machine, work: dict[str, float]) -> dict[str, float]:
+    """Seconds from the first statement to the last, by what they are spent on.
+
+    A program has one multiprocessor. Its waits follow one another; the programs beside it wait at the same time, but take turns at the
+    arithmetic. Programs that do not fit at once run in waves; where some end early, the next take their place.
+    """
+    programs = max(1, cost.programs)
+    average = (cost.all_steps or programs * cost.steps) / programs
+    waiting = cost.trips * machine.trip + cost.products * machine.product + cost.exchanges * machine.exchange + average * machine.step
+    beside = min(resident(cost, machine), ceil(programs / machine.multiprocessors))
+    busy = {kind: spent * machine.multiprocessors / programs * beside for kind, spent in work.items()}
+    waves = waves_of(cost, machine)
+    return {kind: spent * waves for kind, spent in {**busy, "steps": waiting}.items()}
+
+
+def waves_of(cost: Cost, machine: Machine) -> float:
+    """How many average programs run one after the other: the longest takes longer than they do."""
+    programs = max(1, cost.programs)
+    places = machine.multiprocessors * resident(cost, machine)
+    if not cost.all_steps or cost.all_steps == programs * cost.steps:
+        return float(ceil(programs / places))
+    return max(cost.steps * programs / cost.all_steps, programs / places)
+
+
+def resident(cost: Cost, machine: Machine) -> int:
+    """How many programs find room on one multiprocessor."""
+    by_shared = (machine.shared + KILO) // (cost.shared + KILO)
+    by_registers = machine.registers // max(1, cost.registers)
+    return max(1, min(by_shared, by_registers, machine.threads // cost.threads))

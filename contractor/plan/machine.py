@@ -1,7 +1,7 @@
 """The machines a plan can be made for: rates that are reached, not those of a data sheet, and the limits a kernel must keep.
 
-The H200's rates were measured (copy, matrix products, a chain of steps); the others' are data-sheet rates times the share that was
-reached there: about 0.9 of the bandwidth and 0.7 of the matrix products.
+The H200's rates were measured (copy, matrix products) and its waits fitted to the times of this project's own kernels; the others' are
+data-sheet rates times the share that was reached there: about 0.9 of the bandwidth and 0.7 of the matrix products.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from contractor.errors import ArgumentError
 class Machine:
     """One device. bandwidth: bytes/s of a copy. tensor: flop/s of matrix products and scalar: of everything else, by dtype; float32
     products are three TF32 products. exponentials: a second. shared: bytes of shared memory one program may use. registers:
-    32-bit, of one multiprocessor. launch: seconds a kernel costs at least. step: seconds of one serial iteration, however little
-    it does."""
+    32-bit, and threads, of one multiprocessor. launch: seconds a kernel costs at least. What a program waits in seconds, however little
+    it does: trip: to memory and back; product: of two matrices; exchange: of values between threads; step: an iteration beside those."""
 
     name: str
     kind: Literal["gpu", "cpu"]
@@ -30,6 +30,10 @@ class Machine:
     registers: int
     launch: float
     step: float
+    trip: float = 0.0
+    product: float = 0.0
+    exchange: float = 0.0
+    threads: int = 2048
     capability: tuple[int, int] = (0, 0)
     says: str = ""
 
@@ -69,7 +73,10 @@ H200 = Machine(
     shared=227 * KILO,
     registers=65536,
     launch=3 * MICRO,
-    step=1.3 * MICRO,
+    step=0.05 * MICRO,
+    trip=0.4 * MICRO,
+    product=0.1 * MICRO,
+    exchange=0.25 * MICRO,
     capability=(9, 0),
     says="NVIDIA H200 SXM, 141 GB",
 )
@@ -84,7 +91,10 @@ H100 = Machine(
     shared=227 * KILO,
     registers=65536,
     launch=3 * MICRO,
-    step=1.3 * MICRO,
+    step=0.05 * MICRO,
+    trip=0.4 * MICRO,
+    product=0.1 * MICRO,
+    exchange=0.25 * MICRO,
     capability=(9, 0),
     says="NVIDIA H100 SXM, 80 GB",
 )
@@ -99,7 +109,10 @@ A100 = Machine(
     shared=163 * KILO,
     registers=65536,
     launch=3.5 * MICRO,
-    step=1.8 * MICRO,
+    step=0.07 * MICRO,
+    trip=0.45 * MICRO,
+    product=0.14 * MICRO,
+    exchange=0.35 * MICRO,
     capability=(8, 0),
     says="NVIDIA A100 SXM, 80 GB",
 )
@@ -114,7 +127,10 @@ B200 = Machine(
     shared=227 * KILO,
     registers=65536,
     launch=3 * MICRO,
-    step=1.2 * MICRO,
+    step=0.05 * MICRO,
+    trip=0.4 * MICRO,
+    product=0.1 * MICRO,
+    exchange=0.25 * MICRO,
     capability=(10, 0),
     says="NVIDIA B200 SXM, 180 GB",
 )
@@ -129,8 +145,12 @@ RTX4090 = Machine(
     shared=99 * KILO,
     registers=65536,
     launch=3 * MICRO,
-    step=1.1 * MICRO,
+    step=0.04 * MICRO,
+    trip=0.35 * MICRO,
+    product=0.1 * MICRO,
+    exchange=0.2 * MICRO,
     capability=(8, 9),
+    threads=1536,
     says="NVIDIA GeForce RTX 4090, 24 GB",
 )
 CPU = Machine(

@@ -17,6 +17,7 @@ from contractor.program.mixing import Core
 from contractor.schedules.parts.form import Form, Task
 from contractor.schedules.parts.task import task
 from contractor.schedules.parts.tilings import layout_of
+from contractor.schedules.parts.waits import waits
 from contractor.schedules.parts.walk import Layout
 from contractor.tile.count import count
 from contractor.tile.kernel import Kernel
@@ -83,7 +84,9 @@ def kernel_of(schedule: Schedule, form: Form, layout: Layout) -> Kernel:
 def priced(schedule: Schedule, wanted: Task, machine: Machine, tiling: Tiling) -> Offer:
     """What a task costs at one tiling."""
     kernel = kernel_of(schedule, wanted.form, layout_of(wanted, tiling))
-    counted = count(kernel, sizes_of(wanted, tiling), widths_of(wanted), stages=tiling.stages)
+    sizes = sizes_of(wanted, tiling)
+    counted = count(kernel, sizes, widths_of(wanted), stages=tiling.stages)
+    waited = waits(kernel, sizes, tiling.warps, tiling.stages)
     cost = Cost(
         flops=counted.flops,
         tensor_flops=counted.tensor_flops,
@@ -94,6 +97,11 @@ def priced(schedule: Schedule, wanted: Task, machine: Machine, tiling: Tiling) -
         exponentials=counted.exponentials,
         all_steps=counted.all_steps,
         shared=counted.shared,
+        threads=32 * tiling.warps,
+        registers=waited.registers,
+        trips=waited.trips,
+        products=waited.products,
+        exchanges=waited.exchanges,
     )
     time, bound = seconds(cost, machine, wanted.dtype)
     return Offer(schedule.name, tiling, cost, time * 1e3, bound)

@@ -1,0 +1,87 @@
+"""What a program waits for, counted from its kernel: memory, products, exchanges between its threads; and how many registers it holds.
+
+A program's statements follow one another, so what each of them waits for adds up, however little it does. While one program waits, the
+others on its multiprocessor work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from contractor.tile.count import Repeated, extent, programs_of, unrolled
+from contractor.tile.evaluate import Places
+from contractor.tile.expression import Dot, Expr, Reduce, Rename
+from contractor.tile.kernel import Carry, Full, Kernel, Let, Load, Loop, Statement, statements
+from contractor.tile.rules import ACC
+from contractor.tile.shared import source
+from contractor.tile.uses import nodes, read_by
+
+THREAD = 48  # registers of a thread for places, addresses and constants
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """Of one program, on average. trips: to memory and back, those not counted that a pipeline hides; products: of matrices, one after
+    the other; exchanges: values that pass between threads (sums, running sums, a computed tile turned to another axis or made a right
+    operand). registers: 32-bit, held at once."""
+
+    trips: float
+    products: float
+    exchanges: float
+    registers: int
+
+
+def waits(kernel: Kernel, sizes: Mapping[str, int], warps: int, stages: int) -> Waits:
+    """What a program of a kernel waits for."""
+    places = Places(dict(sizes), programs_of(kernel, sizes), {})
+    repeated = tuple(unrolled(kernel.body, places, dict(places.start(kernel)), 1.0))
+    lets = {one.tile: one.value for one in statements(kernel.body) if isinstance(one, Let)}
+    read = [(x, one.times) for one in repeated for part in read_by(one.statement) for x in nodes(part)]
+    products = [(x, times) for x, times in read if isinstance(x, Dot)]
+    computed = sum(times for x, times in products if source(x.right, lets) is None)
+    exchanged = sum(times for x, times in read if isinstance(x, Reduce) or (isinstance(x, Rename) and x.dtype == ACC))
+    times = {id(one.statement): one.times for one in repeated}
+    trips = sum(times[id(one)] for one in trip_statements(kernel.body, stages))
+    return Waits(trips, sum(times for _, times in products), exchanged + computed, registers(kernel, repeated, sizes, warps))
+
+
+def trip_statements(body: tuple[Statement, ...], stages: int) -> Iterator[Statement]:
+    """The statements that wait for memory: the first load of each run of loads, and a loop whose pipeline must fill; what it loads
+    after that is there in time."""
+    waiting = False
+    for one in body:
+        if isinstance(one, Loop):
+            if stages > 1 and multiplies(one):
+                yield one
+            else:
+                yield from trip_statements(one.body, stages)
+            waiting = False
+        elif isinstance(one, Load):
+            if not waiting:
+                yield one
+            waiting = True
+        elif has_product(one):
+            waiting = False
+
+
+def multiplies(loop: Loop) -> bool:
+    """True if a loop has products, so that its loads are pipelined."""
+    return any(has_product(one) for one in statements(loop.body))
+
+
+def has_product(one: Statement) -> bool:
+    """True if a statement multiplies matrices."""
+    return any(isinstance(x, Dot) for part in read_by(one) for x in nodes(part))
+
+
+def registers(kernel: Kernel, repeated: tuple[Repeated, ...], sizes: Mapping[str, int], warps: int) -> int:
+    """An estimate: what is carried, the largest tile beside it, and some for each thread."""
+    carried = sum(extent(kernel, one.tile.axes, sizes) for one in statements(kernel.body) if isinstance(one, Full | Carry))
+    largest = max((extent(kernel, x.axes, sizes) for one in repeated for x in accumulated(one.statement)), default=0)
+    return carried + largest + THREAD * 32 * warps
+
+
+def accumulated(one: Statement) -> Iterator[Expr]:
+    """The tiles in the accumulators' precision that a statement makes."""
+    return (x for part in read_by(one) for x in nodes(part) if x.dtype == ACC)
