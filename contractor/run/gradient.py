@@ -56,13 +56,10 @@ def summed_over_groups(gradient: Tensor, operand: Tensor) -> Tensor:
 def gate_gradient(task: Task, gate: Gate, tensors: Tensors, found: Tensors, result: Tensor, gradient: Tensor) -> Tensor:
     """The gradient of one gate, in its own layout; exactly 0 where it is closed, as no rounding may be left there for a chain rule to
     multiply by a log of any size."""
-    heads = task.dimensions.H
-    if gate.features == ("p",):
-        target, source = paired(result, gradient, heads), paired(tensors["value"], found["value"], heads)
-    else:
-        target, source = paired(tensors["query"], found["query"], heads), paired(tensors["key"], found["key"], heads)
-    if not gate.features:
-        target, source = target.sum(-1), source.sum(-1)
+    operands = ((result, gradient), (tensors["value"], found["value"]))
+    if gate.features != ("p",):
+        operands = ((tensors["query"], found["query"]), (tensors["key"], found["key"]))
+    target, source = (paired(*each, summed=not gate.features) for each in operands)
     early, late = (source, target) if task.form.future else (target, source)
     flow = suffix(early) - suffix(late)
     if gate.shift:
@@ -77,12 +74,11 @@ def gate_gradient(task: Task, gate: Gate, tensors: Tensors, found: Tensors, resu
     return torch.where(gate_tensor * LOG2E < CLOSED, 0.0, flow.to(gate_tensor.dtype))
 
 
-def paired(operand: Tensor, gradient: Tensor, heads: int) -> Tensor:
-    """operand · its gradient, in float64, for all heads."""
-    whole = operand.double()
-    if operand.shape[2] != heads:
-        whole = whole.repeat_interleave(heads // operand.shape[2], 2)
-    return whole * gradient.double()
+def paired(operand: Tensor, gradient: Tensor, summed: bool) -> Tensor:
+    """operand · its gradient for all heads, summed over the features or not, in float64: what follows are sums along the sequence."""
+    heads = operand.shape[2]
+    product = (operand.unsqueeze(3) * gradient.unflatten(2, (heads, -1))).flatten(2, 3)
+    return (product.sum(-1) if summed else product).double()
 
 
 def suffix(values: Tensor) -> Tensor:
