@@ -16,7 +16,8 @@ class Cost:
     exponentials: exp and log. all_steps: iterations of all programs together, where some end early (0: programs · steps).
 
     Of one program: shared: bytes of shared memory, estimated from above; threads; registers: 32-bit, estimated; and, on average, what it
-    waits for, one after the other: trips to memory and back, products of matrices, exchanges between its threads.
+    waits for, one after the other: trips to memory and back, products of matrices, exchanges between its threads. fresh: the share of
+    what is read that no program has read before, so that it is not in the cache.
     """
 
     flops: int
@@ -34,6 +35,7 @@ class Cost:
     trips: float = 0.0
     products: float = 0.0
     exchanges: float = 0.0
+    fresh: float = 1.0
 
 
 def seconds(cost: Cost, machine: Machine, dtype: str) -> tuple[float, str]:
@@ -61,7 +63,8 @@ def chained(cost: Cost, machine: Machine, work: dict[str, float]) -> dict[str, f
     """
     programs = max(1, cost.programs)
     average = (cost.all_steps or programs * cost.steps) / programs
-    waiting = cost.trips * machine.trip + cost.products * machine.product + cost.exchanges * machine.exchange + average * machine.step
+    trip = machine.trip + cost.fresh * machine.far
+    waiting = cost.trips * trip + cost.products * machine.product + cost.exchanges * machine.exchange + average * machine.step
     beside = min(resident(cost, machine), ceil(programs / machine.multiprocessors))
     busy = {kind: spent * machine.multiprocessors / programs * beside for kind, spent in work.items()}
     waves = waves_of(cost, machine)

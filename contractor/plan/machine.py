@@ -17,7 +17,7 @@ class Machine:
     """One device. bandwidth: bytes/s of a copy. tensor: flop/s of matrix products and scalar: of everything else, by dtype; float32
     products are three TF32 products. exponentials: a second. shared: bytes of shared memory one program may use. registers:
     32-bit, and threads, of one multiprocessor. launch: seconds a kernel costs at least. What a program waits in seconds, however little
-    it does: trip: to memory and back; product: of two matrices; exchange: of values between threads; step: an iteration beside those."""
+    it does: trip: to the cache and back; far: from there to memory and back; product: of two matrices; exchange: of values between threads; step: an iteration beside those."""
 
     name: str
     kind: Literal["gpu", "cpu"]
@@ -31,6 +31,7 @@ class Machine:
     launch: float
     step: float
     trip: float = 0.0
+    far: float = 0.0
     product: float = 0.0
     exchange: float = 0.0
     threads: int = 2048
@@ -72,11 +73,12 @@ H200 = Machine(
     multiprocessors=132,
     shared=227 * KILO,
     registers=65536,
-    launch=3 * MICRO,
-    step=0.05 * MICRO,
-    trip=0.4 * MICRO,
-    product=0.1 * MICRO,
-    exchange=0.25 * MICRO,
+    launch=1 * MICRO,
+    step=0.02 * MICRO,
+    trip=0.1 * MICRO,
+    far=1.1 * MICRO,
+    product=0.09 * MICRO,
+    exchange=0.11 * MICRO,
     capability=(9, 0),
     says="NVIDIA H200 SXM, 141 GB",
 )
@@ -90,11 +92,12 @@ H100 = Machine(
     multiprocessors=132,
     shared=227 * KILO,
     registers=65536,
-    launch=3 * MICRO,
-    step=0.05 * MICRO,
-    trip=0.4 * MICRO,
-    product=0.1 * MICRO,
-    exchange=0.25 * MICRO,
+    launch=1 * MICRO,
+    step=0.02 * MICRO,
+    trip=0.1 * MICRO,
+    far=1.1 * MICRO,
+    product=0.09 * MICRO,
+    exchange=0.11 * MICRO,
     capability=(9, 0),
     says="NVIDIA H100 SXM, 80 GB",
 )
@@ -108,11 +111,12 @@ A100 = Machine(
     multiprocessors=108,
     shared=163 * KILO,
     registers=65536,
-    launch=3.5 * MICRO,
-    step=0.07 * MICRO,
-    trip=0.45 * MICRO,
-    product=0.14 * MICRO,
-    exchange=0.35 * MICRO,
+    launch=1.2 * MICRO,
+    step=0.03 * MICRO,
+    trip=0.15 * MICRO,
+    far=1.1 * MICRO,
+    product=0.13 * MICRO,
+    exchange=0.15 * MICRO,
     capability=(8, 0),
     says="NVIDIA A100 SXM, 80 GB",
 )
@@ -126,11 +130,12 @@ B200 = Machine(
     multiprocessors=148,
     shared=227 * KILO,
     registers=65536,
-    launch=3 * MICRO,
-    step=0.05 * MICRO,
-    trip=0.4 * MICRO,
-    product=0.1 * MICRO,
-    exchange=0.25 * MICRO,
+    launch=1 * MICRO,
+    step=0.02 * MICRO,
+    trip=0.1 * MICRO,
+    far=1.1 * MICRO,
+    product=0.09 * MICRO,
+    exchange=0.11 * MICRO,
     capability=(10, 0),
     says="NVIDIA B200 SXM, 180 GB",
 )
@@ -144,11 +149,12 @@ RTX4090 = Machine(
     multiprocessors=128,
     shared=99 * KILO,
     registers=65536,
-    launch=3 * MICRO,
-    step=0.04 * MICRO,
-    trip=0.35 * MICRO,
-    product=0.1 * MICRO,
-    exchange=0.2 * MICRO,
+    launch=1 * MICRO,
+    step=0.02 * MICRO,
+    trip=0.1 * MICRO,
+    far=0.9 * MICRO,
+    product=0.08 * MICRO,
+    exchange=0.1 * MICRO,
     capability=(8, 9),
     threads=1536,
     says="NVIDIA GeForce RTX 4090, 24 GB",

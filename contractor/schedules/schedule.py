@@ -102,6 +102,7 @@ def priced(schedule: Schedule, wanted: Task, machine: Machine, tiling: Tiling) -
         trips=waited.trips,
         products=waited.products,
         exchanges=waited.exchanges,
+        fresh=counted.bytes_read / max(1, counted.issued_read),
     )
     time, bound = seconds(cost, machine, wanted.dtype)
     return Offer(schedule.name, tiling, cost, time * 1e3, bound)

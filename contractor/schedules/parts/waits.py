@@ -47,22 +47,24 @@ def waits(kernel: Kernel, sizes: Mapping[str, int], warps: int, stages: int) -> 
 
 
 def trip_statements(body: tuple[Statement, ...], stages: int) -> Iterator[Statement]:
-    """The statements that wait for memory: the first load of each run of loads, and a loop whose pipeline must fill; what it loads
-    after that is there in time."""
+    """The statements that wait for memory.
+
+    A loop with products is pipelined: with three stages or more it waits once, until the pipeline is full; with two it waits once an
+    iteration, as the next loads are sent for when this iteration has let go of its tiles. Otherwise a load through a descriptor waits
+    by itself, and loads through pointers that follow one another wait together.
+    """
     waiting = False
     for one in body:
-        if isinstance(one, Loop):
-            if stages > 1 and multiplies(one):
-                yield one
-            else:
+        match one:
+            case Loop() if stages > 1 and multiplies(one):
+                yield one if stages > 2 else one.body[0]
+            case Loop():
                 yield from trip_statements(one.body, stages)
-            waiting = False
-        elif isinstance(one, Load):
-            if not waiting:
+            case Load() if one.source.via == "descriptor" or not waiting:
                 yield one
-            waiting = True
-        elif has_product(one):
-            waiting = False
+            case _:
+                pass
+        waiting = isinstance(one, Load) or (waiting and not isinstance(one, Loop) and not has_product(one))
 
 
 def multiplies(loop: Loop) -> bool:
