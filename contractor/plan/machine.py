@@ -15,9 +15,12 @@ from contractor.errors import ArgumentError
 @dataclass(frozen=True, slots=True)
 class Machine:
     """One device. bandwidth: bytes/s of a copy. tensor: flop/s of matrix products and scalar: of everything else, by dtype; float32
-    products are three TF32 products. exponentials: a second. shared: bytes of shared memory one program may use. registers:
-    32-bit, and threads, of one multiprocessor. launch: seconds a kernel costs at least. What a program waits in seconds, however little
-    it does: trip: to the cache and back; far: from there to memory and back; product: of two matrices; exchange: of values between threads; step: an iteration beside those."""
+    products are three TF32 products. exponentials: a second. shared: bytes of shared memory one program may use. registers: 32-bit, and
+    threads: of one multiprocessor. launch: seconds a kernel costs at least.
+
+    What a program waits in seconds, however little it does: trip: to the cache and back; far: from there to memory and back; product: of
+    two matrices; exchange: of values between threads; step: an iteration beside those.
+    """
 
     name: str
     kind: Literal["gpu", "cpu"]
@@ -74,11 +77,11 @@ H200 = Machine(
     shared=227 * KILO,
     registers=65536,
     launch=1 * MICRO,
-    step=0.02 * MICRO,
-    trip=0.1 * MICRO,
-    far=1.1 * MICRO,
-    product=0.09 * MICRO,
-    exchange=0.11 * MICRO,
+    step=0.025 * MICRO,
+    trip=0.06 * MICRO,
+    far=1.2 * MICRO,
+    product=0.08 * MICRO,
+    exchange=0.09 * MICRO,
     capability=(9, 0),
     says="NVIDIA H200 SXM, 141 GB",
 )
@@ -93,11 +96,11 @@ H100 = Machine(
     shared=227 * KILO,
     registers=65536,
     launch=1 * MICRO,
-    step=0.02 * MICRO,
-    trip=0.1 * MICRO,
-    far=1.1 * MICRO,
-    product=0.09 * MICRO,
-    exchange=0.11 * MICRO,
+    step=0.025 * MICRO,
+    trip=0.06 * MICRO,
+    far=1.2 * MICRO,
+    product=0.08 * MICRO,
+    exchange=0.09 * MICRO,
     capability=(9, 0),
     says="NVIDIA H100 SXM, 80 GB",
 )
@@ -113,10 +116,10 @@ A100 = Machine(
     registers=65536,
     launch=1.2 * MICRO,
     step=0.03 * MICRO,
-    trip=0.15 * MICRO,
-    far=1.1 * MICRO,
-    product=0.13 * MICRO,
-    exchange=0.15 * MICRO,
+    trip=0.1 * MICRO,
+    far=1.2 * MICRO,
+    product=0.12 * MICRO,
+    exchange=0.12 * MICRO,
     capability=(8, 0),
     says="NVIDIA A100 SXM, 80 GB",
 )
@@ -131,11 +134,11 @@ B200 = Machine(
     shared=227 * KILO,
     registers=65536,
     launch=1 * MICRO,
-    step=0.02 * MICRO,
-    trip=0.1 * MICRO,
-    far=1.1 * MICRO,
-    product=0.09 * MICRO,
-    exchange=0.11 * MICRO,
+    step=0.025 * MICRO,
+    trip=0.06 * MICRO,
+    far=1.2 * MICRO,
+    product=0.08 * MICRO,
+    exchange=0.09 * MICRO,
     capability=(10, 0),
     says="NVIDIA B200 SXM, 180 GB",
 )
@@ -151,10 +154,10 @@ RTX4090 = Machine(
     registers=65536,
     launch=1 * MICRO,
     step=0.02 * MICRO,
-    trip=0.1 * MICRO,
-    far=0.9 * MICRO,
-    product=0.08 * MICRO,
-    exchange=0.1 * MICRO,
+    trip=0.06 * MICRO,
+    far=1 * MICRO,
+    product=0.07 * MICRO,
+    exchange=0.08 * MICRO,
     capability=(8, 9),
     threads=1536,
     says="NVIDIA GeForce RTX 4090, 24 GB",

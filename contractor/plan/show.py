@@ -177,6 +177,7 @@ def offer_json(offer: Offer) -> dict[str, Any]:
         "tensor_flops": cost.tensor_flops,
         "bytes": cost.bytes,
         "scratch": cost.scratch,
+        "shared": cost.shared,
         "launches": cost.launches,
         "steps": cost.steps,
         "programs": cost.programs,

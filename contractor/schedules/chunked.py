@@ -52,7 +52,7 @@ class Chunked:
         elif inner <= 64 or all(gate.fixed for gate in gates):
             pairs = ((64, 4, 3), (64, 4, 2))
         else:
-            pairs = ((64, 4, 2), (64, 4, 1))
+            pairs = ((64, 4, 3), (64, 4, 2), (64, 4, 1))
         return fitting(task, machine, tuple(tiling(task, machine, *pair) for pair in pairs))
 
     def kernel(self, form: Form, layout: Layout) -> Kernel:

@@ -10,6 +10,7 @@ from contractor.schedules.parts.walk import Layout
 
 ROWS = 64
 SMALLEST = 64  # smaller blocks in a kernel of several products have been seen to fault, or worse, to be wrong, on Hopper
+DESCRIPTORS = (9, 0)  # older GPUs take a descriptor's loads apart, and then do not pipeline them
 ALIGNMENT = 16  # bytes; a descriptor's rows begin at multiples of it
 
 
@@ -40,9 +41,8 @@ def tiling(task: Task, machine: Machine, columns: int, warps: int, stages: int, 
     block_p = min(max(smallest, power(shape.P)), columns)
     whole = block_n == shape.N and shape.P % block_p == 0
     aligned = all(size * BYTES[task.dtype] % ALIGNMENT == 0 for size in (shape.N, shape.P))
-    return Tiling(
-        (("CHUNK", rows), ("BLOCK_N", block_n), ("BLOCK_P", block_p)), warps, stages, "descriptor" if whole and aligned else "pointer"
-    )
+    via = "descriptor" if whole and aligned and machine.capability >= DESCRIPTORS else "pointer"
+    return Tiling((("CHUNK", rows), ("BLOCK_N", block_n), ("BLOCK_P", block_p)), warps, stages, via)
 
 
 def fits(task: Task, machine: Machine, one: Tiling) -> bool:

@@ -64,7 +64,10 @@ def trip_statements(body: tuple[Statement, ...], stages: int) -> Iterator[Statem
                 yield one
             case _:
                 pass
-        waiting = isinstance(one, Load) or (waiting and not isinstance(one, Loop) and not has_product(one))
+        if isinstance(one, Load):
+            waiting = one.source.via == "pointer"
+        elif isinstance(one, Loop) or has_product(one):
+            waiting = False
 
 
 def multiplies(loop: Loop) -> bool:
