@@ -56,10 +56,11 @@ def summed_over_groups(gradient: Tensor, operand: Tensor) -> Tensor:
 def gate_gradient(task: Task, gate: Gate, tensors: Tensors, found: Tensors, result: Tensor, gradient: Tensor) -> Tensor:
     """The gradient of one gate, in its own layout; exactly 0 where it is closed, as no rounding may be left there for a chain rule to
     multiply by a log of any size."""
-    operands = ((result, gradient), (tensors["value"], found["value"]))
-    if gate.features != ("p",):
-        operands = ((tensors["query"], found["query"]), (tensors["key"], found["key"]))
-    target, source = (paired(*each, summed=not gate.features) for each in operands)
+    if gate.features == ("p",):
+        pairs = (result, gradient), (tensors["value"], found["value"])
+    else:
+        pairs = (tensors["query"], found["query"]), (tensors["key"], found["key"])
+    target, source = (paired(*pair, summed=not gate.features) for pair in pairs)
     early, late = (source, target) if task.form.future else (target, source)
     flow = suffix(early) - suffix(late)
     if gate.shift:
