@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from contractor.program.core import Core, Factor, core, unused
-from contractor.program.expression import Contract, Expression, Reduce, children
+from contractor.program.expression import POSITIONS, Contract, Expression, Reduce, Variable, children
 from contractor.program.laws import terms
 from contractor.program.program import Definition, Program
 from contractor.program.traits import arguments
 
-__all__ = ["Core", "Factor", "Mixing", "contractions", "mixings", "ordinary", "places"]
+__all__ = ["Core", "Factor", "Mixing", "contracted", "contractions", "mixings", "ordinary", "places"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,22 @@ def contractions(expression: Expression) -> Iterator[Contract]:
             yield from contractions(value)
     if isinstance(expression, Contract):
         yield expression
+
+
+def contracted(program: Program) -> tuple[str, ...]:
+    """The inputs with feature axes that enter contractions as operands (those that only stand inside masks are not among them); all
+    inputs with feature axes, if no contraction reads any."""
+    values = {one.name: one.value for one in program.definitions if isinstance(one, Definition)}
+    waiting = [operand for value in (*values.values(), *program.outputs) for node in contractions(value) for operand in node.operands]
+    read: set[str] = set()
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Variable) and node.name not in read:
+            read.add(node.name)
+            waiting += [values[node.name]] if node.name in values else []
+        waiting += children(node)
+    wide = tuple(one.name for one in program.operands if one.role == "input" and set(one.axes) - {*POSITIONS})
+    return tuple(name for name in wide if name in read) or wide
 
 
 def unmasked(contract: Contract) -> bool:

@@ -12,7 +12,8 @@ from torch import Tensor
 from contractor.errors import ArgumentError
 from contractor.plan.plan import Plan
 from contractor.plan.problem import Problem
-from contractor.program.expression import POSITIONS, Number
+from contractor.program.expression import Number
+from contractor.program.mixing import contracted
 from contractor.program.program import Operand, Program
 from contractor.program.show import axes_text, show
 from contractor.run.layer import Prepared, called
@@ -57,14 +58,19 @@ class Operator:
     of H: head h reads head h // (H / count). Batch is the whole batch or 1. Returns the output [batch, position, head, features…],
     several as a tuple. Differentiable in every operand that is not an int. Operators can be printed, copied and pickled.
 
-    Dtypes may be mixed. Contractions are computed, and outputs come back, in the dtype that the inputs with feature axes promote to
-    (products of bfloat16 add up in float32, float32 is never rounded to TF32). Gates, step sizes and params may be more precise than
-    that and are read as they are; what stands inside a mask is computed in float32 at least.
+    Dtypes may be mixed. Contractions are computed, and outputs come back, in the dtype that the inputs with feature axes that enter
+    them promote to; what only stands inside a mask does not count. Products of bfloat16 add up in float32, float32 is never rounded to
+    TF32. Gates, step sizes and params may be more precise and are read as they are; what stands inside a mask is computed in float32 at
+    least.
     """
 
     program: Program
     steps: Steps
     known: dict[Any, Prepared] = field(default_factory=dict[Any, Prepared], compare=False)
+    contracted: tuple[str, ...] = field(default=(), init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "contracted", contracted(self.program))
 
     def __str__(self) -> str:
         return show(self.program)
@@ -83,7 +89,7 @@ class Operator:
         fit: it names operand, axis and both sizes. Raises RefusedError if no order of evaluation may be used.
         """
         given = self.bound(positional, named)
-        dtype = working_dtype(self.program, given)
+        dtype = working_dtype(self.contracted, given)
         tensors = with_numbers(given, dtype, device_of(given))
         outputs = tuple(as_working(output, dtype) for output in called(self.prepared(tensors, dtype), tensors, dtype))
         return outputs[0] if len(outputs) == 1 else outputs
@@ -175,13 +181,12 @@ def as_working(output: Tensor, dtype: torch.dtype) -> Tensor:
     return output.to(dtype) if output.is_floating_point() else output
 
 
-def working_dtype(program: Program, given: dict[str, Any]) -> torch.dtype:
-    """The dtype that contractions are computed in: what the inputs with feature axes promote to, as a real dtype.
+def working_dtype(contracted: tuple[str, ...], given: dict[str, Any]) -> torch.dtype:
+    """The dtype that contractions are computed in: what the inputs with feature axes that enter them promote to, as a real dtype.
 
     Without such inputs it is what all tensors promote to.
     """
     tensors = {name: value for name, value in given.items() if isinstance(value, Tensor)}
     floating = {name: tensor.dtype for name, tensor in tensors.items() if tensor.dtype.is_floating_point or tensor.dtype.is_complex}
-    wide = [operand.name for operand in program.operands if operand.role == "input" and set(operand.axes) - {*POSITIONS}]
-    chosen = [floating[name] for name in wide if name in floating] or list(floating.values()) or [torch.get_default_dtype()]
+    chosen = [floating[name] for name in contracted if name in floating] or list(floating.values()) or [torch.get_default_dtype()]
     return reduce(torch.promote_types, chosen).to_real()
