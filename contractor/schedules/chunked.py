@@ -48,9 +48,7 @@ class Chunked:
         elif inner > 128:
             pairs = ((64, 8, 2), (64, 8, 1))
         elif not gates:
-            pairs = ((128, 4, 3), (64, 4, 3), (64, 4, 2))
-        elif inner <= 64 or all(gate.fixed for gate in gates):
-            pairs = ((64, 4, 3), (64, 4, 2))
+            pairs = ((128, 4, 3), (64, 4, 3), (64, 4, 2), (64, 4, 1))
         else:
             pairs = ((64, 4, 3), (64, 4, 2), (64, 4, 1))
         return fitting(task, machine, tuple(tiling(task, machine, *pair) for pair in pairs))

@@ -1,12 +1,13 @@
 """An estimate, from above, of a program's shared memory: what the compiler keeps there for products, pipelines and stores.
 
-Measured on sm_90: every stage holds the tiles that a loop loads for its products; a right operand that is computed passes through shared
-memory, one at a time; a block stored through a descriptor passes through it too.
+Measured on sm_90: every stage holds the tiles that a loop with products loads; a right operand that is computed passes through shared
+memory, one at a time; a block stored through a descriptor passes through it too. Tiles that no loop reads take turns with those of the
+loops.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import prod
 
 from contractor.tile.expression import Cast, Dot, Expr, Rename, Tile
@@ -23,16 +24,27 @@ def shared_bytes(kernel: Kernel, sizes: Mapping[str, int], widths: Mapping[str, 
     every = statements(kernel.body)
     lets = {one.tile: one.value for one in every if isinstance(one, Let)}
     products = [x for one in every for part in read_by(one) for x in nodes(part) if isinstance(x, Dot)]
-    looped = {one.tile for one in inside_loops(kernel.body, False) if isinstance(one, Load)}
-    loaded = {found for x in products for operand in (x.left, x.right) if (found := source(operand, lets)) is not None}
+    inside = inside_loops(kernel.body, False)
+    looped = {one.tile for one in inside if isinstance(one, Load)}
+    loaded = tuple(dict.fromkeys(sources(products, lets)))
+    kept = set(sources([x for one in inside for part in read_by(one) for x in nodes(part) if isinstance(x, Dot)], lets))
 
     def size(axes: Axes, dtype: str) -> int:
         return prod(sizes[kernel.extent(axis)] for axis in axes) * element_width(dtype, widths)
 
-    tiles = sum(size(tile.axes, tile.dtype) * (stages if tile in looped else 1) for tile in loaded)
+    during = sum(size(tile.axes, tile.dtype) * (stages if tile in looped else 1) for tile in loaded if tile in kept)
+    if kept and stages > 1:
+        during += sum(size(tile.axes, tile.dtype) * stages for tile in looped if tile not in kept)
+    outside = sum(size(tile.axes, tile.dtype) for tile in loaded if tile not in looped)
     computed = [size(x.right.axes, x.right.dtype) for x in products if source(x.right, lets) is None]
     stores = [size(one.value.axes, one.value.dtype) for one in every if isinstance(one, Store) and one.target.via == "descriptor"]
-    return tiles + max(computed, default=0) + sum(stores) + BARRIERS
+    return max(during, outside) + max(computed, default=0) + sum(stores) + BARRIERS
+
+
+def sources(products: list[Dot], lets: Mapping[Tile, Expr]) -> Iterator[Tile]:
+    """The loaded tiles that are operands of products."""
+    for x in products:
+        yield from (found for operand in (x.left, x.right) if (found := source(operand, lets)) is not None)
 
 
 def element_width(dtype: str, widths: Mapping[str, int]) -> int:
