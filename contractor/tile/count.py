@@ -16,7 +16,7 @@ from contractor.tile.expression import Binary, Cast, Dot, Expr, Reduce, Select, 
 from contractor.tile.kernel import Buffer, Kernel, Let, Load, Loop, Statement, Store
 from contractor.tile.rules import BOOL, I32, I64, Axes
 from contractor.tile.shared import element_width, shared_bytes
-from contractor.tile.uses import nodes, read_by
+from contractor.tile.uses import nodes_read
 
 ARITHMETIC = ("+", "-", "*", "/", "least", "most")
 EXPONENTIALS = ("exp2", "log2")
@@ -118,7 +118,7 @@ def arithmetic(kernel: Kernel, repeated: tuple[Repeated, ...], sizes: Mapping[st
     """Of one program: operations on real numbers outside products, inside them, exponentials."""
     plain = products = exponentials = 0.0
     for one in repeated:
-        for x in (inner for part in read_by(one.statement) for inner in nodes(part)):
+        for x in nodes_read(one.statement):
             elements = extent(kernel, x.axes, sizes) * one.times
             match x:
                 case Dot():

@@ -13,7 +13,7 @@ from math import prod
 from contractor.tile.expression import Cast, Dot, Expr, Rename, Tile
 from contractor.tile.kernel import Kernel, Let, Load, Loop, Statement, Store, statements
 from contractor.tile.rules import ACC, BOOL, I32, I64, Axes
-from contractor.tile.uses import nodes, read_by
+from contractor.tile.uses import nodes_read
 
 WIDTH: Mapping[str, int] = {ACC: 4, I32: 4, I64: 8, BOOL: 1}
 BARRIERS = 64
@@ -23,11 +23,11 @@ def shared_bytes(kernel: Kernel, sizes: Mapping[str, int], widths: Mapping[str, 
     """Bytes of shared memory of one program."""
     every = statements(kernel.body)
     lets = {one.tile: one.value for one in every if isinstance(one, Let)}
-    products = [x for one in every for part in read_by(one) for x in nodes(part) if isinstance(x, Dot)]
+    products = [x for one in every for x in nodes_read(one) if isinstance(x, Dot)]
     inside = inside_loops(kernel.body, False)
     looped = {one.tile for one in inside if isinstance(one, Load)}
     loaded = tuple(dict.fromkeys(sources(products, lets)))
-    kept = set(sources([x for one in inside for part in read_by(one) for x in nodes(part) if isinstance(x, Dot)], lets))
+    kept = set(sources([x for one in inside for x in nodes_read(one) if isinstance(x, Dot)], lets))
 
     def size(axes: Axes, dtype: str) -> int:
         return prod(sizes[kernel.extent(axis)] for axis in axes) * element_width(dtype, widths)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import assert_never
 
 from contractor.tile.expression import Binary, Cast, Dot, Expr, Iota, Number, Program, Reduce, Rename, Select, Size, Tile, Unary
@@ -32,6 +33,12 @@ def nodes(x: Expr) -> Iterator[Expr]:
     yield x
     for one in operands(x):
         yield from nodes(one)
+
+
+@lru_cache(maxsize=1 << 14)
+def nodes_read(one: Statement) -> tuple[Expr, ...]:
+    """Every node of what a statement reads: found once, as each tiling of a kernel is counted by them."""
+    return tuple(x for part in read_by(one) for x in nodes(part))
 
 
 def indexed(index: Index) -> Iterator[Expr]:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from contractor.tile.count import Repeated, extent, programs_of, unrolled
 from contractor.tile.evaluate import Places
-from contractor.tile.expression import Dot, Expr, Reduce, Rename
+from contractor.tile.expression import Dot, Reduce, Rename
 from contractor.tile.kernel import Carry, Full, Kernel, Let, Load, Loop, Statement, statements
 from contractor.tile.rules import ACC
 from contractor.tile.shared import source
-from contractor.tile.uses import nodes, read_by
+from contractor.tile.uses import nodes_read
 
 THREAD = 48  # registers of a thread for places, addresses and constants
 
@@ -37,7 +37,7 @@ def waits(kernel: Kernel, sizes: Mapping[str, int], warps: int, stages: int) -> 
     places = Places(dict(sizes), programs_of(kernel, sizes), {})
     repeated = tuple(unrolled(kernel.body, places, dict(places.start(kernel)), 1.0))
     lets = {one.tile: one.value for one in statements(kernel.body) if isinstance(one, Let)}
-    read = [(x, one.times) for one in repeated for part in read_by(one.statement) for x in nodes(part)]
+    read = [(x, one.times) for one in repeated for x in nodes_read(one.statement)]
     products = [(x, times) for x, times in read if isinstance(x, Dot)]
     computed = sum(times for x, times in products if source(x.right, lets) is None)
     exchanged = sum(times for x, times in read if isinstance(x, Reduce) or (isinstance(x, Rename) and x.dtype == ACC))
@@ -77,16 +77,12 @@ def multiplies(loop: Loop) -> bool:
 
 def has_product(one: Statement) -> bool:
     """True if a statement multiplies matrices."""
-    return any(isinstance(x, Dot) for part in read_by(one) for x in nodes(part))
+    return any(isinstance(x, Dot) for x in nodes_read(one))
 
 
 def registers(kernel: Kernel, repeated: tuple[Repeated, ...], sizes: Mapping[str, int], warps: int) -> int:
     """An estimate: what is carried, the largest tile beside it, and some for each thread."""
     carried = sum(extent(kernel, one.tile.axes, sizes) for one in statements(kernel.body) if isinstance(one, Full | Carry))
-    largest = max((extent(kernel, x.axes, sizes) for one in repeated for x in accumulated(one.statement)), default=0)
+    made = {x.axes for one in repeated for x in nodes_read(one.statement) if x.dtype == ACC}
+    largest = max((extent(kernel, axes, sizes) for axes in made), default=0)
     return carried + largest + THREAD * 32 * warps
-
-
-def accumulated(one: Statement) -> Iterator[Expr]:
-    """The tiles in the accumulators' precision that a statement makes."""
-    return (x for part in read_by(one) for x in nodes(part) if x.dtype == ACC)
