@@ -249,7 +249,7 @@ def heads_of(text: str) -> dict[str, int]:
 def whole(name: str, text: str) -> int:
     """A size."""
     if not text.isdecimal() or len(text) > 12:
-        raise ArgumentError(f"{name} must be a whole number, not {text[:20]!r}")
+        raise ArgumentError(f"{name} must be a whole number from 0 to {10**12 - 1:,}, not {text[:30]!r}")
     return int(text)
 
 

@@ -44,10 +44,13 @@ PRICED = tuple(Priced(schedule) for schedule in SCHEDULES.values())
 
 
 def spec_of(source: str | os.PathLike[str]) -> Spec:
-    """The spec of a file (a path, or a name that ends in .ctr) or of a text."""
-    if isinstance(source, os.PathLike) or ("\n" not in source and source.endswith(".ctr")):
+    """The spec of a file (a path, or a name that ends in .ctr) or of a text. Raises ArgumentError for a file that cannot be read."""
+    if isinstance(source, str) and ("\n" in source or not source.endswith((".ctr", "/"))):
+        return parse(source)
+    try:
         return read(source)
-    return parse(source)
+    except OSError as error:
+        raise ArgumentError(f"cannot read {os.fspath(source)}: {error.strerror or error}") from error
 
 
 def programs_of(source: str | os.PathLike[str]) -> tuple[Program, ...]:
@@ -87,7 +90,7 @@ def compile(
     """A layer, ready to be called.
 
     source: a path to a .ctr file, or the text itself; layer: which one, if it holds several. schedule: evaluate mixings in this order
-    ("quadratic", "recurrent", "chunked") instead of the cheapest. backend: "triton" or "torch" instead of what the tensors' device
+    ("quadratic", "recurrent", "chunked", "entrywise") instead of the cheapest. backend: "triton" or "torch" instead of what the tensors' device
     has. machine: plan for it ("h200", "a100", …) instead of the machine at hand.
     Raises SpecError for a spec that is wrong, ArgumentError for options that are.
     """

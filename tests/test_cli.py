@@ -113,7 +113,7 @@ def test_help_is_enough_to_work_from(capsys: pytest.CaptureFixture[str]) -> None
         (["plan", RETENTION, "T=64", "N=8"], "no size for P"),
         (["plan", RETENTION, *SMALL, "Q=3"], "unknown size Q"),
         (["plan", RETENTION, *SMALL, "T=71"], "T is given twice"),
-        (["plan", RETENTION, "T=x", "N=8", "P=8"], "T must be a whole number, not 'x'"),
+        (["plan", RETENTION, "T=x", "N=8", "P=8"], "T must be a whole number from 0 to 999,999,999,999, not 'x'"),
         (["plan", RETENTION, "T=-1", "N=8", "P=8"], "T must be a whole number"),
         (["plan", RETENTION, "T=" + "9" * 5000, "N=8", "P=8"], "T must be a whole number"),
         (["plan", RETENTION, "T:64"], "'T:64' is no size"),

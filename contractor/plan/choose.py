@@ -38,9 +38,7 @@ def choose(problem: Problem, machine: Machine, schedules: Sequence[Schedule], sc
         raise ArgumentError(f"unknown schedule {schedule!r}; there are {', '.join(names)}")
     known = spreads(problem)
     choices = [
-        choice(mixing, core, problem, machine, schedules, schedule, known)
-        for mixing in mixings(problem.program)
-        for core in mixing.terms
+        choice(mixing, core, problem, machine, schedules, schedule, known) for mixing in mixings(problem.program) for core in mixing.terms
     ]
     contractions = [order(name, contract, problem, machine, known) for name, contract in ordinary(problem.program)]
     return Plan(problem, machine, tuple(choices), tuple(contractions))

@@ -54,7 +54,7 @@ def headline(plan: Plan) -> str:
     """The problem and the machine in one line."""
     problem = plan.problem
     sizes = " ".join(f"{axis}={size}" for axis, size in problem.sizes.mapping.items())
-    heads = "".join(f", {count} heads of {name}" for name, count in problem.heads)
+    heads = "".join(f", {count} {'head' if count == 1 else 'heads'} of {name}" for name, count in problem.heads)
     packed = f", {problem.packed.sequences} packed sequences" if problem.packed else ""
     return f"{problem.program.name}  {sizes} {problem.dtype}{heads}{packed}  on {plan.machine.name}"
 

@@ -66,6 +66,7 @@ def assemble(
     packed: int | None,
 ) -> Problem:
     """The problem, once nothing is missing."""
+    dtype = str(dtype).removeprefix("torch.")
     if dtype not in BYTES:
         raise ArgumentError(f"unknown dtype {dtype!r}; there are {', '.join(BYTES)}")
     targets = sizes.get("T", sizes.get("S"))
@@ -140,6 +141,8 @@ def head_counts(program: Program, most: int, heads: Mapping[str, int]) -> tuple[
     for name, count in heads.items():
         if name not in names:
             raise ArgumentError(f"heads of {name}: there is no such operand; this layer takes {', '.join(names)}")
-        if count < 1 or most % count:
+        if count < 1:
+            raise ArgumentError(f"{name} has {count} heads: there must be at least one")
+        if most % count:
             raise ArgumentError(f"{name} has {count} heads, H is {most}: a head count must be {most}, 1 or a divisor of {most}")
     return tuple((name, heads[name]) for name in names if heads.get(name, most) != most)

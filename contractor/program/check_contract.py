@@ -42,23 +42,17 @@ def contraction(scope: Scope, node: spec.Contraction, read: Read) -> Contract | 
     before = len(scope.mistakes)
     if len(node.operands) != len(node.arguments):
         count = plural(len(node.operands), "operand")
-        return scope.wrong(
-            f"the contraction names {count} and is given {len(node.arguments)}", *(name.span for name in node.operands)
-        )
+        return scope.wrong(f"the contraction names {count} and is given {len(node.arguments)}", *(name.span for name in node.operands))
     letters = [split(scope, name) for name in node.operands]
     result = split(scope, node.result) if node.result is not None else {}
     factors = [factor(scope, *pair, read) for pair in zip(letters, node.arguments, strict=True)]
-    masked = [
-        argument.span for argument, one in zip(node.arguments, factors, strict=True) if one is not None and one.mask is not None
-    ]
+    masked = [argument.span for argument, one in zip(node.arguments, factors, strict=True) if one is not None and one.mask is not None]
     if len(masked) > 1:
         return scope.wrong("a contraction has at most one mask", *masked, hint="multiply them into one: `L [T, S] = L1 * L2`")
     if result is None or len(scope.mistakes) > before:
         return None
     known = [one for one in factors if one is not None]
-    return (
-        contracted(scope, node, known, [one for one in letters if one is not None], result) if len(known) == len(factors) else None
-    )
+    return contracted(scope, node, known, [one for one in letters if one is not None], result) if len(known) == len(factors) else None
 
 
 def split(scope: Scope, name: spec.Name) -> Letters | None:
@@ -66,9 +60,7 @@ def split(scope: Scope, name: spec.Name) -> Letters | None:
     found: dict[str, Span] = {}
     matches = list(AXIS.finditer(name.text))
     if "".join(match[0] for match in matches) != name.text:
-        return scope.wrong(
-            f"`{name.text}` is not a row of axes", name.span, hint="write one upper-case letter for each axis, as in `TN`"
-        )
+        return scope.wrong(f"`{name.text}` is not a row of axes", name.span, hint="write one upper-case letter for each axis, as in `TN`")
     for match in matches:
         span = Span(name.span.start + match.start(), name.span.start + match.end())
         if match[0] in IMPLICIT:
@@ -108,9 +100,7 @@ def rename(scope: Scope, name: spec.Name, written: Axes, letters: Letters) -> di
     for old, (new, span) in zip(written, letters.items(), strict=True):
         if old != new and (old in POSITIONS or new in POSITIONS):
             turn = (
-                "`reverse(…)` exchanges T and S of a mask"
-                if old in POSITIONS and is_mask(scope, name)
-                else f"or relabel: `{name.text}[…]`"
+                "`reverse(…)` exchanges T and S of a mask" if old in POSITIONS and is_mask(scope, name) else f"or relabel: `{name.text}[…]`"
             )
             hint = f"its axes in order are {shown(written)}, and a position keeps its letter; {turn}"
             return scope.wrong(f"the axis {old} of `{name.text}` cannot be called {new}", span, name.span, hint=hint)
@@ -131,15 +121,11 @@ def mask_factor(scope: Scope, letters: Letters, argument: spec.Expression, read:
         return None
     bare = bare_extra(found.mask, extra)
     if bare and not found.matrix:
-        return scope.wrong(
-            f"this mask has no axis {bare[0]}", letters[bare[0]], argument.span, hint="define it on its own to broadcast it"
-        )
+        return scope.wrong(f"this mask has no axis {bare[0]}", letters[bare[0]], argument.span, hint="define it on its own to broadcast it")
     return Factor(None, found.mask, extra)
 
 
-def contracted(
-    scope: Scope, node: spec.Contraction, factors: list[Factor], letters: list[Letters], result: Letters
-) -> Contract | None:
+def contracted(scope: Scope, node: spec.Contraction, factors: list[Factor], letters: list[Letters], result: Letters) -> Contract | None:
     """The node, once every axis is in two operands, or in one and the result."""
     before = len(scope.mistakes)
     holders = {axis: [place for place, one in enumerate(letters) if axis in one] for one in letters for axis in one}
@@ -171,7 +157,5 @@ def alone(scope: Scope, axis: str, span: Span, operand: Span, masked: bool) -> N
     """An axis that is in one operand only: most often a slip."""
     hint = f"sum it beforehand, `sum(… over {axis})`, or name it in the result"
     if masked:
-        hint = (
-            f"give it to another operand, or to the result; for row sums of a mask, define `ones [{axis}] = 1` and contract with it"
-        )
+        hint = f"give it to another operand, or to the result; for row sums of a mask, define `ones [{axis}] = 1` and contract with it"
     scope.wrong(f"the axis {axis} is in one operand only, and not in the result", span, operand, hint=hint)

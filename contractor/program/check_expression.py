@@ -151,9 +151,7 @@ def relabel(scope: Scope, node: spec.Relabel) -> Relabel | None:
 def unlabelled(scope: Scope, node: spec.Relabel) -> None:
     """Brackets behind something that is no tensor."""
     if node.name.text in scope.later:
-        return scope.wrong(
-            f"`{node.name.text}` is used before it is defined", node.name.span, scope.later[node.name.text], hint=MOVE
-        )
+        return scope.wrong(f"`{node.name.text}` is used before it is defined", node.name.span, scope.later[node.name.text], hint=MOVE)
     return scope.unknown(node.name, scope.symbols, "the tensor")
 
 
@@ -193,9 +191,7 @@ def call(scope: Scope, node: spec.Call, left: Left) -> Expression | None:
 def unknown_function(scope: Scope, node: spec.Call) -> None:
     """A call of something that is no function."""
     if node.function.text in scope.symbols:
-        return scope.wrong(
-            f"`{node.function.text}` is not a function", node.function.span, hint="multiply with `*`; relabel with brackets"
-        )
+        return scope.wrong(f"`{node.function.text}` is not a function", node.function.span, hint="multiply with `*`; relabel with brackets")
     return scope.unknown(node.function, (*FUNCTIONS, *MASKS, *TURNS, "contract"), "the function")
 
 
@@ -212,9 +208,7 @@ def elementwise(scope: Scope, function: str, arguments: tuple[spec.Expression, .
     if not row.takes_complex:
         for value, argument in zip(known, arguments, strict=True):
             if value.number is Number.COMPLEX:
-                return scope.wrong(
-                    f"{function}() takes real values only, this one is complex", argument.span, hint=real_of(function)
-                )
+                return scope.wrong(f"{function}() takes real values only, this one is complex", argument.span, hint=real_of(function))
     number = row.number(*(value.number for value in known))
     if row.matrix:
         return on_matrix(scope, function, known, span, number)

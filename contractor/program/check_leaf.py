@@ -76,9 +76,7 @@ def bind(scope: Scope, kind: Kind, node: spec.Call) -> tuple[Given, int]:
             shift = read_shift(scope, kind, option)
         elif name not in names:
             allowed = [*names, *(["shift"] if kind.shifts else [])]
-            scope.wrong(
-                f"{kind.name}() has no argument `{name}`", option.name.span, hint=did_you_mean(name, allowed) or usage(kind)
-            )
+            scope.wrong(f"{kind.name}() has no argument `{name}`", option.name.span, hint=did_you_mean(name, allowed) or usage(kind))
         elif name in given:
             scope.wrong(f"{kind.name}() is given `{name}` twice", given[name].span, option.span)
         else:
@@ -175,9 +173,7 @@ def check_features(
             scope.wrong(f"{called} has no feature axis; this {has(value.axes)}", span)
         case "extra" if strange:
             hint = f"add {strange[0]} to the left side of the mask"
-            scope.wrong(
-                f"{called} has the axis {strange[0]}, which is not on the left {shown(('T', 'S', *extra))}", span, hint=hint
-            )
+            scope.wrong(f"{called} has the axis {strange[0]}, which is not on the left {shown(('T', 'S', *extra))}", span, hint=hint)
         case "extra" if matrix and len([axis for axis in features if axis in extra]) > 1:
             scope.wrong(f"{called} has the axes {shown(value.axes)}{beside}", span)
         case _:

@@ -129,9 +129,7 @@ def algebra(scope: Scope, node: spec.Expression, extra: Axes, matrix: bool, read
         case spec.Relabel():
             return scope.wrong("a mask is never relabelled", node.span, hint="the letters of the contraction rename its extra axes")
         case spec.Constant() | spec.Contraction():
-            return scope.wrong(
-                "a mask is wanted here", node.span, hint=f"`matrix(…)` makes one of a tensor; kinds are {listed([*MASKS])}"
-            )
+            return scope.wrong("a mask is wanted here", node.span, hint=f"`matrix(…)` makes one of a tensor; kinds are {listed([*MASKS])}")
         case _:
             assert_never(node)
 
@@ -152,9 +150,7 @@ def named(scope: Scope, node: spec.Name, extra: Axes, matrix: bool) -> Found | N
             hint=f"add {missing[0]} to the left side",
         )
     if symbol.matrix and own != extra:
-        return scope.wrong(
-            f"`{node.text}` is a matrix over {shown(own)}, not {shown(extra)}", node.span, hint="keep row before column"
-        )
+        return scope.wrong(f"`{node.text}` is a matrix over {shown(own)}, not {shown(extra)}", node.span, hint="keep row before column")
     if matrix and not symbol.matrix and len(own) > 1:
         return scope.wrong(f"beside a matrix a mask is a scalar or a diagonal; `{node.text}` has {shown(own)}", node.span)
     return Found(symbol.named, symbol.terms, symbol.nodes, symbol.matrix)

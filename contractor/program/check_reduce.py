@@ -113,8 +113,6 @@ def new_axis(scope: Scope, node: spec.Call, left: Left, taken: Axes) -> str | No
     if len(free) == 1:
         return free[0]
     if free:
-        return scope.wrong(
-            f"{called}() could lie along {listed(free, 'or')}", node.span, hint="define it on its own, with one new axis"
-        )
+        return scope.wrong(f"{called}() could lie along {listed(free, 'or')}", node.span, hint="define it on its own, with one new axis")
     hint = f"its operands have {shown(taken)}; add a letter of its own, as in `phi [T, F] = {called}(…)`"
     return scope.wrong(f"{called}() needs a new axis on the left {shown(left)}", node.span, hint=hint)

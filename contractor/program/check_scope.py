@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from itertools import islice
 
 from contractor.errors import Mistake, Span
 from contractor.program.expression import POSITIONS, Axes, Expression, Named, Variable
@@ -81,9 +82,12 @@ Left = Axes | None
 Read = Callable[[Scope, spec.Expression, Left], Expression | None]
 
 
+MOST_COMPARED = 100  # names that a wrong one is compared with: a hostile spec may hold thousands of both
+
+
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     """The nearest names, as a hint; matching ignores case."""
-    known = {candidate.lower(): candidate for candidate in candidates}
+    known = {candidate.lower(): candidate for candidate in islice(candidates, MOST_COMPARED)}
     near = get_close_matches(name.lower()[:80], known, 3, 0.6)
     return f"did you mean {listed([known[match] for match in near], 'or')}?" if near else ""
 
@@ -177,14 +181,10 @@ def declare(scope: Scope, name: spec.Name, symbol: Symbol) -> None:
     if meaning:
         scope.wrong(f"`{name.text}` is {meaning}: it cannot name a tensor", name.span, hint="choose another name")
     elif name.text in scope.symbols:
-        scope.wrong(
-            f"`{name.text}` is declared twice", scope.symbols[name.text].span, name.span, hint="every name is declared once"
-        )
+        scope.wrong(f"`{name.text}` is declared twice", scope.symbols[name.text].span, name.span, hint="every name is declared once")
     elif name.text in scope.axes:
         clash = "the positions T and S are axes" if name.text in POSITIONS else "a letter is one or the other"
-        scope.wrong(
-            f"`{name.text}` is both a tensor and an axis", name.span, *spans_of(scope.axes[name.text]), hint=f"rename one: {clash}"
-        )
+        scope.wrong(f"`{name.text}` is both a tensor and an axis", name.span, *spans_of(scope.axes[name.text]), hint=f"rename one: {clash}")
     else:
         scope.symbols[name.text] = symbol
 

@@ -183,7 +183,8 @@ def flattened(side: Value, positions: Axes, axis: str) -> Value:
     own = tuple(letter for letter in side.axes if letter in positions)
     features = tuple(letter for letter in side.axes if letter not in positions)
     tensor = lined_up(side, (*own, *features))
-    return Value(tensor.reshape(*tensor.shape[: 2 + len(own)], -1), (*own, axis))
+    leading = 2 + len(own)
+    return Value(tensor.reshape(*tensor.shape[:leading], tensor.shape[leading:].numel()), (*own, axis))
 
 
 # ---- contractions -------------------------------------------------------------------------------------------------------------

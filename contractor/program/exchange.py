@@ -52,9 +52,7 @@ def exchanged(expression: Expression) -> Expression:
             arguments = tuple(exchanged(argument) for argument in expression.arguments)
             return replace(expression, arguments=arguments, axes=sorted_axes(expression.axes))
         case Reduce(under=None):
-            return replace(
-                expression, value=exchanged(expression.value), over=other(expression.over), axes=sorted_axes(expression.axes)
-            )
+            return replace(expression, value=exchanged(expression.value), over=other(expression.over), axes=sorted_axes(expression.axes))
         case Concat():
             parts = tuple(exchanged(part) for part in expression.parts)
             return replace(expression, parts=parts, axes=sorted_axes(expression.axes))

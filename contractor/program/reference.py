@@ -22,10 +22,11 @@ from contractor.program.values import Value, broadcast, from_call, grouped, to_c
 DTYPES = {Number.INT: torch.int64, Number.REAL: torch.float64, Number.COMPLEX: torch.complex128}
 
 
-def reference(program: Program, tensors: Mapping[str, Tensor], cu_seqlens: Tensor | None = None) -> tuple[Tensor, ...]:
+def reference(program: Program, tensors: Mapping[str, Tensor | complex], cu_seqlens: Tensor | None = None) -> tuple[Tensor, ...]:
     """The layer's outputs, [batch, position, head, features …] each.
 
-    tensors: every operand by name, in the layouts of `Operand`, any dtype (they are computed in float64, complex128 or int64).
+    program: the layer (`op.program` of an operator). tensors: every operand by name, in the layouts of `Operand`, any dtype (they are
+    computed in float64, complex128 or int64); a number does for an operand without axes.
     cu_seqlens: the bounds of packed sequences [count + 1]; the batch is then 1, and T and S are one length.
     Raises ArgumentError where a tensor is missing or does not fit.
     """
@@ -38,11 +39,11 @@ def reference(program: Program, tensors: Mapping[str, Tensor], cu_seqlens: Tenso
     return tuple(joined(output.axes, tuple(piece[index] for piece in pieces)) for index, output in enumerate(program.outputs))
 
 
-def operand_value(operand: Operand, tensors: Mapping[str, Tensor]) -> Value:
+def operand_value(operand: Operand, tensors: Mapping[str, Tensor | complex]) -> Value:
     """An operand's tensor in the oracle's dtype."""
     if operand.name not in tensors:
         raise ArgumentError(f"{operand.name} is not given")
-    return from_call(operand, tensors[operand.name].to("cpu", DTYPES[operand.number]))
+    return from_call(operand, torch.as_tensor(tensors[operand.name]).to("cpu", DTYPES[operand.number]))
 
 
 # ---- packed sequences ----------------------------------------------------------------------------------------------------------
@@ -90,7 +91,8 @@ def evaluated(program: Program, operands: Mapping[str, Value]) -> tuple[Tensor, 
             found = evaluate(definition.value, reading)
             measure(sizes, found)
             known[definition.name] = broadcast(found, definition.axes, sizes)
-    batch = max((value.tensor.shape[0] for value in operands.values()), default=1)
+    batches = [value.tensor.shape[0] for value in operands.values()]
+    batch = 0 if 0 in batches else max(batches, default=1)
     heads = max((value.heads for value in operands.values()), default=1)
     return tuple(to_call(evaluate(output, reading), batch, heads) for output in program.outputs)
 

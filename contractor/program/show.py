@@ -191,8 +191,7 @@ def leaf_text(leaf: Leaf) -> str:
     given = [name for name, _ in leaf.arguments]
     in_order = given[: len(names)] == names[: len(given)]
     arguments = [
-        expression_text(value) if in_order and name in names else f"{name} = {expression_text(value)}"
-        for name, value in leaf.arguments
+        expression_text(value) if in_order and name in names else f"{name} = {expression_text(value)}" for name, value in leaf.arguments
     ]
     return f"{leaf.kind}({', '.join([*arguments, *(['shift = 1'] if leaf.shift else [])])})"
 
@@ -235,9 +234,7 @@ def step_text(step: Step) -> str:
             often = "each position" if "S" in step.value.axes else "every position alike"
             return f"{often}{when} multiplies the state by {f'exp({value})' if step.log else value}"
         case Dense():
-            return (
-                f"each position{when} multiplies the state by the matrix {expression_text(step.value)} [{step.row}, {step.column}]"
-            )
+            return f"each position{when} multiplies the state by the matrix {expression_text(step.value)} [{step.row}, {step.column}]"
         case RankOne():
             kept = "I" if step.log is None else f"diag(exp({expression_text(step.log)}))"
             key, erase = within(text(step.key), ATOM), within(text(step.erase), ATOM)

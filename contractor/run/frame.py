@@ -96,10 +96,11 @@ def like(tensor: Tensor, dtype: torch.dtype) -> torch.dtype:
     return torch.promote_types(dtype, torch.float32).to_complex() if tensor.is_complex() else dtype
 
 
-def laid_out(frame: Frame, tensor: Tensor, batch: int, features: tuple[int, ...]) -> Tensor:
+def laid_out(frame: Frame, tensor: Tensor, batch: int, features: tuple[int, ...], whole: bool = True) -> Tensor:
     """[batch, heads, position, *batch letters, …] → [B, position, heads, *features]: batch letters join the heads.
 
-    batch: how many batch letters there are; features: the sizes that the remaining dimensions are flattened to.
+    batch: how many batch letters there are; features: the sizes that the remaining dimensions are flattened to. whole: over all of the
+    batch, even where the tensor is the same for all.
     """
     if batch:
         tensor = grouped(tensor, frame.problem.sizes.H)
@@ -108,4 +109,4 @@ def laid_out(frame: Frame, tensor: Tensor, batch: int, features: tuple[int, ...]
     tensor = tensor.permute(0, 2, 1, *rest)
     heads = tensor.shape[2 : 3 + batch]
     tensor = tensor.reshape(tensor.shape[0], tensor.shape[1], heads.numel(), *features)
-    return tensor.expand(frame.problem.sizes.B, *tensor.shape[1:])
+    return tensor.expand(frame.problem.sizes.B, *tensor.shape[1:]) if whole else tensor

@@ -58,7 +58,7 @@ def gate_tensor(frame: Frame, crossing: Crossing) -> Tensor:
     total = reduce(multiplied if gate.by_value else added, members)
     total = padded(total, 2, 1 if gate.fixed else frame.length, 1.0 if gate.by_value else 0.0)
     total = total.expand(*total.shape[:3], *frame.extents(frame.core.batch), *frame.extents(letters))
-    tensor = laid_out(frame, total, len(frame.core.batch), flattened(frame, gate))
+    tensor = laid_out(frame, total, len(frame.core.batch), flattened(frame, gate), not gate.fixed)
     return doubled(frame, gate, tensor[0, 0] if gate.fixed else tensor).contiguous()
 
 
@@ -224,5 +224,5 @@ def spread(frame: Frame, tensor: Tensor, features: int, fixed: bool = False) -> 
     tensor = tensor.expand(*tensor.shape[:3], *frame.extents(core.batch), *frame.extents(core.column * features))
     if complex_sides(core)[0]:
         tensor = on_parts(tensor)
-    laid = laid_out(frame, tensor, len(core.batch), tuple(tensor.shape[-features:]))
+    laid = laid_out(frame, tensor, len(core.batch), tuple(tensor.shape[-features:]), not fixed)
     return (laid[0, 0] if fixed else laid).contiguous()

@@ -19,6 +19,8 @@ from contractor.program.show import axes_text, show
 from contractor.run.layer import Prepared, called
 
 MOST_SHAPES = 256
+FLOATING = (torch.bfloat16, torch.float16, torch.float32, torch.float64, torch.complex64, torch.complex128)
+DTYPES = (*FLOATING, torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 
 class Steps(Protocol):
@@ -137,9 +139,12 @@ class Operator:
 
 
 def refuse_kind(operand: Operand, value: Any) -> None:
-    """Raises ArgumentError for what is no tensor and no number, and for numbers of another kind than declared."""
+    """Raises ArgumentError for what is no dense tensor of a known dtype and no number, and for numbers of another kind than declared."""
     if not isinstance(value, Tensor | int | float | complex):
         raise ArgumentError(f"{operand.name} must be a tensor or a number, not {type(value).__name__}")
+    if isinstance(value, Tensor) and (value.layout != torch.strided or value.dtype not in DTYPES):
+        kinds = ", ".join(str(one).removeprefix("torch.") for one in DTYPES)
+        raise ArgumentError(f"{operand.name} must be a dense tensor of {kinds}, not {value.layout} {value.dtype}")
     found = kind(value)
     if found > operand.number:
         raise ArgumentError(f"{operand.name} is declared {operand.number.name.lower()}, and what is given is {found.name.lower()}")

@@ -57,6 +57,8 @@ class Priced:
 
     def offer(self, core: Core, problem: Problem, machine: Machine) -> Offer | Refusal:
         """What a core would cost at its best tiling, or why it may not be evaluated in this order."""
+        if problem.packed is not None:
+            return Refusal(self.name, "packed sequences (cu_seqlens) are not evaluated yet")
         return best(self.schedule, task(core, problem), machine)
 
 

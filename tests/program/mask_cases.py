@@ -106,9 +106,7 @@ def random_numbers(name: str, case: Case, axes: Axes) -> tuple[Tensor, Number]:
     if name == "log":
         tensor = -tensor.abs()
         tensor[torch.rand(tensor.shape) < 0.15] = -math.inf
-        return (
-            (torch.complex(tensor, torch.randn_like(tensor)), Number.COMPLEX) if case.rng.random() < 0.25 else (tensor, Number.REAL)
-        )
+        return (torch.complex(tensor, torch.randn_like(tensor)), Number.COMPLEX) if case.rng.random() < 0.25 else (tensor, Number.REAL)
     tensor[torch.rand(tensor.shape) < 0.15] = 0.0
     if name in ("gamma", "a", "alpha", "A") and case.rng.random() < 0.25:
         return torch.complex(tensor, torch.randn_like(tensor)), Number.COMPLEX
@@ -250,8 +248,7 @@ def law_entries(case: Case, law: Law, axes: Axes, matrix: bool = False, directio
     shape = [2, HEADS, *(SIZES[axis] for axis in axes)]
     rows = [
         torch.stack(
-            [law_entry(case, law, axes, matrix, t, s, direction).expand(shape) + 0j for s in range(case.sources)]
-            or [torch.zeros(0)],
+            [law_entry(case, law, axes, matrix, t, s, direction).expand(shape) + 0j for s in range(case.sources)] or [torch.zeros(0)],
             2,
         )
         for t in range(case.sources - case.targets, case.sources)

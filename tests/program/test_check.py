@@ -342,9 +342,7 @@ def test_tensors_may_have_the_names_of_axes_that_are_not_theirs() -> None:
 
 
 def test_show_says_what_matters() -> None:
-    text = show(
-        understood("input x [S] in [-5, 0]\nL [T, S] = semiseparable(log = x)\noutput contract(T, S, TS -> T)(pos(T), x, L)")
-    )
+    text = show(understood("input x [S] in [-5, 0]\nL [T, S] = semiseparable(log = x)\noutput contract(T, S, TS -> T)(pos(T), x, L)"))
     assert "input  x      [S]     real     in [-5, 0]" in text
     assert "L [T, S] = semiseparable(log = x)" in text
     assert "where lag ≥ 0; each position multiplies the state by exp(x)" in text

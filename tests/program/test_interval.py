@@ -71,9 +71,7 @@ def test_cover_and_bounds_are_never_wrong(seed: int) -> None:
     for length, given in ((LENGTH_OF_CASES, known), (None, lambda _value: None)):
         answer = cover(place, t, s, length, given)
         assert answer is Cover.PARTIAL or all(exact[one] is answer for one in found)
-    low, high = (
-        None if bound is None else int(evaluate(bound, 0, 0, LENGTH_OF_CASES, known, None, None)) for bound in lag_range(place)
-    )  # type: ignore[arg-type]
+    low, high = (None if bound is None else int(evaluate(bound, 0, 0, LENGTH_OF_CASES, known, None, None)) for bound in lag_range(place))  # type: ignore[arg-type]
     for at in range(LENGTH_OF_CASES):
         for by in range(LENGTH_OF_CASES):
             if holds(place, at, by, argument, ids):

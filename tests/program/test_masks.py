@@ -202,9 +202,7 @@ def test_directions() -> None:
 
 
 def test_supports_are_joined_without_repeats() -> None:
-    (term,) = terms(
-        MaskProduct(leaf("causal"), MaskProduct(leaf("decay", gamma=Constant(0.5)), leaf("semiseparable", a=gate()), ()), ())
-    )
+    (term,) = terms(MaskProduct(leaf("causal"), MaskProduct(leaf("decay", gamma=Constant(0.5)), leaf("semiseparable", a=gate()), ()), ()))
     assert term.law.support == (LAG >= 0) and len(term.law.steps) == 2 and not term.carries()
 
 
@@ -250,8 +248,7 @@ def dense(mask: Mask, targets: int, sources: int, **tensors: tuple[torch.Tensor,
 def entries(targets: int, sources: int, formula) -> torch.Tensor:
     """formula(t, s, lag) for every entry, t in the targets' own coordinates; 0 for a target before the first source."""
     table = [
-        [formula(t, s, t + sources - targets - s) if t + sources - targets >= 0 else 0.0 for s in range(sources)]
-        for t in range(targets)
+        [formula(t, s, t + sources - targets - s) if t + sources - targets >= 0 else 0.0 for s in range(sources)] for t in range(targets)
     ]
     return torch.tensor(table, dtype=torch.complex128).reshape(targets, sources)
 

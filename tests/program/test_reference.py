@@ -34,22 +34,14 @@ def spec(name: str) -> Program:
     return layer((SPECS / f"{name}.ctr").read_text(encoding="utf-8"))
 
 
-def random_tensors(
-    program: Program, seed: int, sizes: Mapping[str, int] = SIZES, batch: int = BATCH, heads: int = HEADS
-) -> Tensors:
+def random_tensors(program: Program, seed: int, sizes: Mapping[str, int] = SIZES, batch: int = BATCH, heads: int = HEADS) -> Tensors:
     print(f"seed {seed}")
     torch.manual_seed(seed)
     found: dict[str, Tensor] = {}
     for operand in program.operands:
         positions = [sizes[axis] for axis in operand.axes if axis in "TS"]
         features = [sizes[axis] for axis in operand.axes if axis not in "TS"]
-        around = (
-            [heads]
-            if operand.role == "param"
-            else [batch, *positions, heads]
-            if len(positions) == 1
-            else [batch, heads, *positions]
-        )
+        around = [heads] if operand.role == "param" else [batch, *positions, heads] if len(positions) == 1 else [batch, heads, *positions]
         dtype = torch.complex128 if operand.number is Number.COMPLEX else torch.float64
         found[operand.name] = torch.randn(*around, *features, dtype=dtype)
         if operand.number is Number.INT:
@@ -92,9 +84,7 @@ def linear_attention(x: Tensors, b: int, h: int) -> Tensor:
 
 def performer(x: Tensors, b: int, h: int) -> Tensor:
     q, k, v, w = x["Q"][b, :, h] * 3**-0.25, x["K"][b, :, h] * 3**-0.25, x["V"][b, :, h], x["W"][h]
-    weights = (
-        torch.exp(q @ w.T - (q * q).sum(-1, keepdim=True) / 2) @ torch.exp(k @ w.T - (k * k).sum(-1, keepdim=True) / 2).T
-    ).tril()
+    weights = (torch.exp(q @ w.T - (q * q).sum(-1, keepdim=True) / 2) @ torch.exp(k @ w.T - (k * k).sum(-1, keepdim=True) / 2).T).tril()
     return weights @ v / weights.sum(-1, keepdim=True)
 
 

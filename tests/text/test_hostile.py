@@ -20,9 +20,7 @@ SECONDS, MEGABYTES = 2.0, 200
 
 def test_hostile_texts() -> None:
     script = Path(__file__).with_name("hostile.py")
-    run = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, check=True, cwd=script.parents[2], timeout=60
-    )
+    run = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True, cwd=script.parents[2], timeout=60)
     results = [json.loads(line) for line in run.stdout.splitlines()]
     assert len(results) >= 25
     assert [result for result in results if result["seconds"] > SECONDS or result["growth"] > MEGABYTES] == []
@@ -41,9 +39,7 @@ def test_endless_file(tmp_path: Path) -> None:
         read(path)
 
 
-@pytest.mark.parametrize(
-    "text", ["(" * DEEPEST_BRACKET + "1" + ")" * DEEPEST_BRACKET, "+".join("1" * DEEPEST), "-" * (DEEPEST - 1) + "1"]
-)
+@pytest.mark.parametrize("text", ["(" * DEEPEST_BRACKET + "1" + ")" * DEEPEST_BRACKET, "+".join("1" * DEEPEST), "-" * (DEEPEST - 1) + "1"])
 def test_deepest(text: str) -> None:
     """The deepest that is accepted can be shown, compared, hashed, copied and printed."""
     spec = parse(f"layer a\noutput {text}")

@@ -16,9 +16,7 @@ class Delta:
     """∏ (diag(exp G_j) − beta_j k_j e_jᵀ) over s < j ≤ t, newest on the left; G = 0 and e = k unless given."""
 
     name: ClassVar[str] = "delta"
-    says: ClassVar[str] = (
-        "the ordered product of I − beta_j k_j k_jᵀ over s < j ≤ t; `erase = E`: the second k, `log = G`: exp G_j for I"
-    )
+    says: ClassVar[str] = "the ordered product of I − beta_j k_j k_jᵀ over s < j ≤ t; `erase = E`: the second k, `log = G`: exp G_j for I"
     parameters: ClassVar[tuple[Parameter, ...]] = (
         Parameter("beta", (("S",),), "extra", says="the strength, [S] or [S, N]"),
         Parameter("K", (("S",),), "side", says="the key, [S, N]"),

@@ -2,7 +2,9 @@
 
 All four are one transition at different pairs of points, so every mask and both directions come from `between`. Exponents are masked
 before they are exponentiated, in base 2, and none is positive. A gate of −inf (or one that underflows) closes the past: closings are
-counted beside the sum, and a pair of points is open only if their counts agree, so no difference of infinities is ever formed. With
+counted beside the sum, and a pair of points is open only if their counts agree, so no difference of infinities is ever formed; and a
+sum is kept in two parts, multiples of 1/16 (whose sums and differences are exact in float32) and what is left, so that a strong gate
+costs the weak ones beside it no digits. With
 operands of 16 bits a closing is summed as −150, whose factor is 0 in float32: sums stay below 1e4, so their differences keep three
 digits even where every gate closes.
 """
@@ -15,7 +17,7 @@ from dataclasses import dataclass
 from contractor.schedules.parts.form import Form, Gate, Side
 from contractor.schedules.parts.walk import Rows, Walk, head_of, table
 from contractor.tile.build import Builder
-from contractor.tile.ops import ACC, Expr, Span, cast, cumsum, exp2, most, number, rename, select, size, total
+from contractor.tile.ops import ACC, I32, Expr, Span, cast, cumsum, exp2, most, number, rename, select, size, total
 
 LOG2E = 1 / math.log(2)
 CLOSED = -150.0  # base 2: a factor this small is zero in float32
@@ -25,9 +27,11 @@ Spans = dict[Side, Span]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Point:
-    """A place between two positions: the sum of the gates up to it and, where gates may close, how many did."""
+    """A place between two positions: the sum of the gates up to it and, where gates may close, the rest of that sum below multiples of
+    1/16 and how many closed."""
 
     sum: Expr
+    rest: Expr | None = None
     closings: Expr | None = None
 
 
@@ -54,9 +58,9 @@ class Factors:
 def between(later: Point, earlier: Point) -> Expr:
     """The log of the transition from one point to a later one."""
     passed = later.sum - earlier.sum
-    if later.closings is None or earlier.closings is None:
+    if later.closings is None or earlier.closings is None or later.rest is None or earlier.rest is None:
         return passed
-    return select(later.closings.same(earlier.closings), passed, NEVER)
+    return select(later.closings.same(earlier.closings), passed + (later.rest - earlier.rest), NEVER)
 
 
 def factors(k: Builder, form: Form, points: tuple[Points, ...], seen: Expr) -> Factors:
@@ -144,24 +148,30 @@ def varying_points(k: Builder, form: Form, w: Walk, gate: Gate, here: Rows, span
     buffer, head = table(k, w, gate.name, *(side.upper() for side in gate.features), dtype=ACC)
     natural = k.load(f"{name}_natural", buffer, w.batch, here.span("t"), head, *spans_of(gate, spans))
     step = k.let(f"{name}_step", most(natural * LOG2E, CLOSED) if gate.resets and clamped else natural * LOG2E)
-    closed = k.let(f"{name}_closed", step < CLOSED) if gate.resets and not clamped else None
-    passing = step if closed is None else k.let(f"{name}_passing", select(closed, 0.0, step))
-    flags = None if closed is None else k.let(f"{name}_flags", select(closed, 1.0, 0.0))
-    sums, whole = summed(k, f"{name}_sum", passing)
-    counts, all_counts = (None, None) if flags is None else summed(k, f"{name}_closings", flags)
-    upto = Point(sums, counts)
-    short = before(k, name, upto, passing, flags) if gate.shift else upto
+    if not gate.resets or clamped:
+        sums, whole = summed(k, f"{name}_sum", step)
+        upto, start, end = Point(sums), Point(number(0.0)), Point(whole)
+        short = Point(k.let(f"{name}_before", sums - step)) if gate.shift else upto
+    else:
+        upto, short, start, end = counted_points(k, gate, name, step)
     target, source = (upto, short) if form.future else (short, upto)
-    start = Point(number(0.0), None if counts is None else number(0.0))
-    return Points(start, target, as_source(source), Point(whole, all_counts))
+    return Points(start, target, as_source(source), end)
 
 
-def before(k: Builder, name: str, upto: Point, passing: Expr, flags: Expr | None) -> Point:
-    """The point before each row's own gate."""
-    sums = k.let(f"{name}_before", upto.sum - passing)
-    if upto.closings is None or flags is None:
-        return Point(sums)
-    return Point(sums, k.let(f"{name}_closings_before", upto.closings - flags))
+def counted_points(k: Builder, gate: Gate, name: str, step: Expr) -> tuple[Point, Point, Point, Point]:
+    """(after each row's gate, before it where the gate is late, the start, the end), in two parts and with closings counted."""
+    closed = k.let(f"{name}_closed", step < CLOSED)
+    passing = k.let(f"{name}_passing", select(closed, 0.0, step))
+    coarse = k.let(f"{name}_coarse", cast(cast(passing * 16.0, I32), ACC) * (1 / 16))
+    parts = (coarse, k.let(f"{name}_fine", passing - coarse), k.let(f"{name}_flags", select(closed, 1.0, 0.0)))
+    names = (f"{name}_sum", f"{name}_rest", f"{name}_closings")
+    sums = [summed(k, label, part) for label, part in zip(names, parts, strict=True)]
+    upto, end = Point(*(one for one, _ in sums)), Point(*(whole for _, whole in sums))
+    short = upto
+    if gate.shift:
+        short = Point(*(k.let(f"{label}_before", one - part) for label, (one, _), part in zip(names, sums, parts, strict=True)))
+    nothing = number(0.0)
+    return upto, short, Point(nothing, nothing, nothing), end
 
 
 def summed(k: Builder, name: str, values: Expr) -> tuple[Expr, Expr]:
@@ -171,4 +181,5 @@ def summed(k: Builder, name: str, values: Expr) -> tuple[Expr, Expr]:
 
 def as_source(point: Point) -> Point:
     """The same point under the axis s."""
-    return Point(rename(point.sum, t="s"), None if point.closings is None else rename(point.closings, t="s"))
+    rest = None if point.rest is None else rename(point.rest, t="s")
+    return Point(rename(point.sum, t="s"), rest, None if point.closings is None else rename(point.closings, t="s"))
