@@ -57,7 +57,7 @@ def compiled(function: object, types: Mapping[str, str], constants: Mapping[str,
     source = ASTSource(fn=function, signature={**types, **dict.fromkeys(constants, "constexpr")}, constexprs=dict(constants), attrs=aligned)
     built = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": warps, "num_stages": stages})
     text = built.asm["sass"]
-    return Compiled(built.metadata.shared, text.count("HGMMA"), text.count(" HMMA"), text.count("LDL") + text.count("STL"))
+    return Compiled(built.metadata.shared, text.count("HGMMA"), text.count("HMMA"), text.count("LDL") + text.count("STL"))
 
 
 def types_of(kernel: Kernel, sizes: Mapping[str, int], own: str) -> dict[str, str]:
