@@ -90,8 +90,8 @@ def compile(
     """A layer, ready to be called.
 
     source: a path to a .ctr file, or the text itself; layer: which one, if it holds several. schedule: evaluate mixings in this order
-    ("quadratic", "recurrent", "chunked", "entrywise") instead of the cheapest. backend: "triton" or "torch" instead of what the tensors' device
-    has. machine: plan for it ("h200", "a100", …) instead of the machine at hand.
+    ("quadratic", "recurrent", "chunked", "entrywise") instead of the cheapest. backend: "triton" or "torch" instead of what the
+    tensors' device has. machine: plan for it ("h200", "a100", …) instead of the machine at hand.
     Raises SpecError for a spec that is wrong, ArgumentError for options that are.
     """
     if schedule is not None and schedule not in SCHEDULES:

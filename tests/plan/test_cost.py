@@ -196,7 +196,8 @@ SPECS = sorted((Path(__file__).parents[1] / "specs").glob("*.ctr"))
 
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
 def test_planning_takes_less_than_50_ms(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At sizes that were not planned before, kernels built anew, on a machine that is not here: the quickest of five, as other work may share the processor."""
+    """At sizes that were not planned before, kernels built anew, on a machine that is not here: the quickest of five, as other work may
+    share the processor."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     planned = operator(program_of(path), Options())
     axes = {"N": 64, "P": 64, "F": 64, "M": 64, "R": 64}
