@@ -11,7 +11,7 @@ from typing import assert_never
 
 from contractor.errors import Mistake, Span, SpecError
 from contractor.program.check_expression import read
-from contractor.program.check_limits import values, walk, within_limits
+from contractor.program.check_limits import within_limits
 from contractor.program.check_mask import Found, is_mask, read_mask
 from contractor.program.check_scope import (
     Broken,
@@ -29,6 +29,7 @@ from contractor.program.check_state import stateless
 from contractor.program.expression import POSITIONS, Axes, Expression, Named, Number, Variable
 from contractor.program.program import Definition, MaskDefinition, Operand, Program
 from contractor.text import spec
+from contractor.text.walk import values, within
 
 MOST_MISTAKES = 50
 NUMBERS = {"real": Number.REAL, "complex": Number.COMPLEX, "int": Number.INT}
@@ -121,7 +122,7 @@ def letters(layer: spec.Layer) -> list[str]:
     """Every name of the layer in which axes may be written."""
     found = [name.text for one in layer.statements if not isinstance(one, spec.Output) for name in one.axes]
     for statement in layer.statements:
-        for node, _ in walk(statement):
+        for node, _ in within(statement):
             if isinstance(node, spec.Relabel):
                 found += [name.text for name in node.axes]
             elif isinstance(node, spec.Contraction):

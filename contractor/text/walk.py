@@ -17,6 +17,12 @@ def walk(expression: spec.Expression) -> Iterator[tuple[spec.Expression, int]]:
         stack += [(inner, depth + 1) for inner in parts(node)]
 
 
+def within(statement: spec.Statement) -> Iterator[tuple[spec.Expression, int]]:
+    """Every expression in a statement, each with its depth."""
+    for value in values(statement):
+        yield from walk(value)
+
+
 def values(statement: spec.Statement) -> tuple[spec.Expression, ...]:
     """The expressions of a statement."""
     match statement:
