@@ -1,7 +1,7 @@
 """Recurrent: position by position, with the state in registers. Legal for every mask that carries a state.
 
 state ← transition · state + key value, result = query · state. No tensor units, T dependent steps: the order of decoding, of very
-short sequences, and of transitions that no other order knows.
+short sequences, and of transitions that no other order knows. States may take turns (dilated masks) and begin anew (blocks).
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from contractor.plan.machine import Machine
 from contractor.plan.plan import Tiling
 from contractor.schedules.parts.factors import LOG2E
 from contractor.schedules.parts.form import Form, Gate, Matrix, Task
-from contractor.schedules.parts.tilings import tiling
+from contractor.schedules.parts.tilings import power, tiling
+from contractor.schedules.parts.turns import STATES, Turn, Turns, turn, turns
 from contractor.schedules.parts.walk import Layout, Walk, head_of, inner, outer, sizes, table, walk
 from contractor.tile.build import Builder
+from contractor.tile.expression import Tile
 from contractor.tile.kernel import Kernel, Span
 from contractor.tile.ops import ACC, I64, Expr, cast, exp2, iota, number, rename, size, total
 
@@ -29,17 +31,21 @@ class Recurrent:
     stepwise = True
 
     def refusal(self, form: Form) -> str:
-        """The mask's entries must be products of transitions and nothing else."""
-        if not form.directed or form.support is not None or form.tables:
+        """The mask's entries must be products of transitions, on a support that states can follow by turns and by blocks."""
+        if not form.directed or turns(form) is None or form.tables:
             return form.stateless or "the mask is more than a product of transitions, so no state can be carried"
         return ""
 
     def tilings(self, task: Task, machine: Machine) -> tuple[Tiling, ...]:
         """Few columns a program: the state must stay in registers, and programs must fill the machine."""
-        if machine.kind == "cpu":
-            return (tiling(task, machine, 0, 1, 1),)
-        columns = 8 if any(step.kind == "dense" for step in task.form.matrices) else 32
-        return (replace(tiling(task, machine, columns, 4, 1, smallest=1), via="pointer"),)
+        states = (turns(task.form) or Turns()).states
+        columns = 8 if states > 1 or any(step.kind == "dense" for step in task.form.matrices) else 32
+        one = tiling(task, machine, columns, 4, 1, smallest=1)
+        if machine.kind == "gpu" and power(states) * one["BLOCK_N"] * one["BLOCK_P"] > machine.registers:
+            return ()
+        if states > 1:
+            one = replace(one, constants=(*one.constants, (STATES, states if machine.kind == "cpu" else power(states))))
+        return (replace(one, via="pointer"),)
 
     def kernel(self, form: Form, layout: Layout) -> Kernel:
         """The recurrent kernel."""
@@ -63,20 +69,32 @@ def kernel(form: Form, layout: Layout) -> Kernel:
     k = Builder("recurrent", SAYS, {axis: name for axis, name in sizes(layout).items() if axis in "np"}, scalars=("scale", "T", "B"))
     w = walk(k, form, layout)
     n, p, m = inner(k, layout), outer(k, layout, w), columns(k, form, layout)
-    state = k.full("state", "n", "p")
+    state = states(k, form)
     with k.loop("step", size("T")) as step:
         position = k.let("position", cast(size("T") - 1 - step if form.future else step, I64))
         here = Step(k, w, n, p, m, position)
         query = vector(here, "query", n)
         update = k.let("update", vector(here, "key", n) * vector(here, "value", p))
-        past = None if form.future else entered(here, form, state)
-        before = state if past is None else past
+        now = turn(k, form, position)
+        kept = now.begun(state)
+        past = None if form.future else entered(here, form, kept)
+        before = now.mine(kept if past is None else past)
         current = before if form.strict else k.let("current", before + update)
         result = k.let("out", total(query * current, "n"))
         target, head = table(k, w, "result", "P")
         k.store(target, w.batch, position, head, p, value=cast(result * size("scale", ACC), target.name))
-        k.update(state, left(here, form, state, update) if past is None else passed(here, form, state, past, current, update))
+        k.update(
+            state, left(here, form, kept, now.spread(update)) if past is None else passed(here, form, kept, past, current, now, update)
+        )
     return k.done()
+
+
+def states(k: Builder, form: Form) -> Tile:
+    """The state, or the states that take turns."""
+    if (turns(form) or Turns()).states == 1:
+        return k.full("state", "n", "p")
+    k.axis("r", STATES)
+    return k.full("state", "r", "n", "p")
 
 
 def columns(k: Builder, form: Form, layout: Layout) -> Span | None:
@@ -102,12 +120,12 @@ def entered(here: Step, form: Form, state: Expr) -> Expr:
     return crossed(here, early, state, "entering_" if mixed else "")
 
 
-def passed(here: Step, form: Form, state: Expr, read: Expr, current: Expr, update: Expr) -> Expr:
+def passed(here: Step, form: Form, state: Expr, read: Expr, current: Expr, now: Turn, update: Expr) -> Expr:
     """The state behind the position, to the next one."""
     _, late, mixed = parted(form)
     if mixed:
-        return crossed(here, list(reversed(form.steps)), state) + update
-    return crossed(here, late, read) + update if late or form.strict else current
+        return crossed(here, list(reversed(form.steps)), state) + now.spread(update)
+    return crossed(here, late, read) + now.spread(update) if late or form.strict or now.own is not None else current
 
 
 def left(here: Step, form: Form, state: Expr, update: Expr) -> Expr:
