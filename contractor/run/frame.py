@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 
 import torch
 from torch import Tensor
@@ -83,10 +84,10 @@ def padded(tensor: Tensor, dimension: int, length: int, fill: float = 0.0) -> Te
 def side(frame: Frame, factors: tuple[Factor, ...], position: str, features: Axes) -> Tensor:
     """The product of one side's operands over [batch, heads, position, *batch letters, *features]; ones where there is none."""
     order = (position, *frame.core.batch, *features)
-    result = torch.ones((1,) * (2 + len(order)), dtype=frame.dtype, device=frame.device)
-    for index, factor in enumerate(factors):
-        tensor = aligned(frame.evaluate(factor.value), factor.letters, order)
-        result = tensor if index == 0 else multiplied(result, tensor)
+    tensors = [aligned(frame.evaluate(factor.value), factor.letters, order) for factor in factors]
+    if not tensors:
+        tensors = [torch.ones((1,) * (2 + len(order)), dtype=frame.dtype, device=frame.device)]
+    result = reduce(multiplied, tensors)
     result = padded(result.expand(-1, -1, frame.size(position), *result.shape[3:]), 2, frame.length)
     return result.expand(*result.shape[:2], *frame.extents(order)).to(like(result, frame.dtype))
 
