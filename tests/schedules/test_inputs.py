@@ -137,10 +137,9 @@ def test_empty_and_single_axes(name: str, schedule: str) -> None:
 @pytest.mark.parametrize(("dtype", "forward", "backward"), [(torch.float32, 1e-5, 1e-4), (torch.bfloat16, 5e-3, 1e-2)])
 def test_lower_precision(name: str, schedule: str, dtype: torch.dtype, forward: float, backward: float) -> None:
     """Against the oracle on the very same rounded numbers; scalar gates in float32, as layers have them. A quotient's gradient in 16 bits
-    is what is left of two that nearly cancel, so less is asked of it."""
+    is what is left of two that nearly cancel: it is held to the error of the same formula in plain torch
+    and a quarter more, if that is the larger."""
     program = program_of(LAYERS[name])
-    if name == "quotient" and dtype == torch.bfloat16:
-        backward = 0.1
     length = 70 if name == "delta" else 150
     operand_of = operands(program, length, 1, (32, 24))
     rounded = {key: tensor.to(torch.float32 if tensor.dim() == 3 else dtype) for key, tensor in operand_of.items()}
@@ -151,8 +150,17 @@ def test_lower_precision(name: str, schedule: str, dtype: torch.dtype, forward: 
     along = torch.randn(wanted.shape, generator=torch.Generator().manual_seed(1)).to(dtype)
     assert output.dtype == dtype
     assert not difference(output.double(), wanted, forward)
-    for key, found, other in zip(given, gradients(output, given, along), gradients(wanted, exact, along), strict=True):
-        assert not (problem := difference(found.double(), other, backward)), f"gradient of {key} {problem}"
+    plain = gradients(quotient(**given), given, along) if name == "quotient" else [None] * len(given)
+    for key, found, other, rough in zip(given, gradients(output, given, along), gradients(wanted, exact, along), plain, strict=True):
+        allowed = backward if rough is None else max(backward, 1.25 * float((rough.double() - other).norm() / other.norm()))
+        assert not (problem := difference(found.double(), other, allowed)), f"gradient of {key} {problem}"
+
+
+def quotient(Q: Tensor, K: Tensor, V: Tensor) -> Tensor:
+    """The quotient layer as torch evaluates it in the operands' dtype: scores, then their products and sums."""
+    query, key = (torch.nn.functional.softplus(one).transpose(1, 2) for one in (Q, K))
+    scores = (query @ key.mT).tril()
+    return ((scores @ V.transpose(1, 2)) / scores.sum(-1, keepdim=True)).transpose(1, 2)
 
 
 @pytest.mark.parametrize("schedule", accepting(GATED))

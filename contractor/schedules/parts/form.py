@@ -136,11 +136,6 @@ class Task:
     dtype: str
     careful: bool = False
 
-    @property
-    def precision(self) -> str | None:
-        """How products of float32 operands are computed: as float32, never silently as TF32."""
-        return "tf32x3" if self.dtype == "float32" else None
-
 
 FORWARD: dict[str, str] = {"query": "query", "key": "key", "value": "value"}
 DQUERY: dict[str, str] = {"query": "result", "key": "value", "value": "key"}

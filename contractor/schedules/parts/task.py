@@ -16,7 +16,7 @@ from contractor.plan.problem import Problem
 from contractor.program.expression import Axes, Constant, Expression, Number, Variable, children
 from contractor.program.masks.mask import Dense, Fade, Lookup, RankOne, Step
 from contractor.program.mixing import Core, Factor
-from contractor.program.place import LAG, Binary, Given, Held, Place
+from contractor.program.place import LAG, Binary, Given, Held, Place, conjuncts
 from contractor.program.program import Definition, Program
 from contractor.schedules.parts.form import ROLES, Argument, Dimensions, Form, Gate, Matrix, Side, Table, Task
 
@@ -91,15 +91,6 @@ def nodes(place: Place | None) -> Iterator[Place]:
             yield from nodes(place.at)
         case _:
             return
-
-
-def conjuncts(place: Place | None) -> Iterator[Place]:
-    """The conditions that are joined by &."""
-    if isinstance(place, Binary) and place.sign == "&":
-        yield from conjuncts(place.left)
-        yield from conjuncts(place.right)
-    elif place is not None:
-        yield place
 
 
 def crossings(core: Core, program: Program) -> tuple[Crossing | Step, ...]:
