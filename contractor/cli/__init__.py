@@ -1,4 +1,4 @@
-"""The command line: check, plan, show, emit, run, doctor. Tables are rich on a terminal and plain in a pipe.
+"""The command line: check, plan, show, emit, run, bench, doctor. Tables are rich on a terminal and plain in a pipe.
 
 Every mistake of the user's ends in a message on standard error and exit status 1.
 """
@@ -11,18 +11,16 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-import torch
 from rich.console import Console
 
-from contractor.errors import ArgumentError, ContractorError, SpecError, position
-from contractor.pipeline import Options, operator, plan, program_of, programs_of, source, spec_of, stages
+from contractor.cli.arguments import DTYPES, Parser, command, common, device_of, planned, problem_of, runnable, running
+from contractor.errors import ContractorError, SpecError, position
+from contractor.pipeline import Options, operator, program_of, programs_of, source, spec_of, stages
 from contractor.plan.machine import MACHINES
-from contractor.plan.plan import Plan
 from contractor.plan.problem import BYTES, Problem
 from contractor.plan.show import as_json, duration, show_text, table
-from contractor.plan.sizes import problem_from_sizes
 from contractor.program.masks import MASKS
 from contractor.program.program import Program
 from contractor.program.show import show as show_program
@@ -32,7 +30,6 @@ from contractor.schedules.register import SCHEDULES
 from contractor.text.show import show as show_spec
 
 STAGES = ("spec", "program", "plan", "kernels", "source", "all")
-SIZES = "sizes by letter, and options: B=4 T=4096 H=32 N=128 dtype=bfloat16 heads=C:1,B:1"
 ABOUT = f"""\
 A spec (.ctr) holds a layer as its paper writes it:
 
@@ -61,14 +58,6 @@ machines  {", ".join(MACHINES)}
 """
 
 
-class Parser(argparse.ArgumentParser):
-    """A parser whose errors are errors like all others."""
-
-    def error(self, message: str) -> NoReturn:
-        """Raises ArgumentError."""
-        raise ArgumentError(f"{message}\n{self.format_usage().strip()}")
-
-
 def parser() -> argparse.ArgumentParser:
     """The commands and their arguments."""
     root = Parser(
@@ -88,29 +77,9 @@ def parser() -> argparse.ArgumentParser:
     emit = command(commands, "emit", "write the kernels as a file that runs alone", sized=True)
     emit.add_argument("-o", "--output", metavar="FILE", help="where to (default: standard output)")
     run = command(commands, "run", "run the layer on random tensors, forward and backward, check its numbers and time it", sized=True)
-    run.add_argument("--device", choices=("cpu", "cuda"), help="default: the GPU if there is one")
-    run.add_argument("--seed", type=int, default=0, help="of the random tensors (default: 0)")
+    running(run)
     commands.add_parser("doctor", help="say what this machine has, and which known hazards apply to it")
     return root
-
-
-def command(commands: Any, name: str, says: str, sized: bool = False) -> argparse.ArgumentParser:
-    """A command that reads a spec."""
-    made = commands.add_parser(name, help=says, description=says)
-    common(made, sized)
-    return made
-
-
-def common(made: argparse.ArgumentParser, sized: bool) -> None:
-    """The arguments that commands share."""
-    made.add_argument("file", metavar="FILE", help="a spec (.ctr)")
-    made.add_argument("--layer", metavar="NAME", help="which layer, where the file holds several")
-    if sized:
-        made.add_argument("sizes", nargs="*", metavar="AXIS=SIZE", help=SIZES)
-        made.add_argument(
-            "--machine", choices=sorted(MACHINES), metavar="NAME", help=f"plan for it, not for this one: {', '.join(MACHINES)}"
-        )
-        made.add_argument("--schedule", choices=sorted(SCHEDULES), metavar="NAME", help=f"instead of the cheapest: {', '.join(SCHEDULES)}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -189,14 +158,8 @@ def do_emit(given: argparse.Namespace) -> int:
 
 def do_run(given: argparse.Namespace) -> int:
     """Runs a layer on random tensors; returns 1 if a number is wrong."""
-    device = given.device or ("cuda" if torch.cuda.is_available() else "cpu")
-    if device == "cuda" and not torch.cuda.is_available():
-        raise ArgumentError("torch sees no GPU here")
-    problem = problem_of(given, "bfloat16" if device == "cuda" else "float32")
-    if problem.dtype not in BYTES or problem.dtype.startswith("complex"):
-        raise ArgumentError(f"the layer is run in a real dtype, not {problem.dtype}")
-    if problem.packed is not None:
-        raise ArgumentError("packed sequences are not run yet")
+    device = device_of(given)
+    problem = runnable(problem_of(given, DTYPES[device]))
     found = trial(operator(problem.program, Options(given.schedule, None, given.machine)), problem, device, given.seed)
     print("\n".join(trial_lines(found, problem, device)))
     return 0 if found.right else 1
@@ -211,46 +174,6 @@ def do_doctor(given: argparse.Namespace) -> int:
 
 
 COMMANDS = {"check": do_check, "plan": do_plan, "show": do_show, "emit": do_emit, "run": do_run, "doctor": do_doctor}
-
-
-# ---- arguments ------------------------------------------------------------------------------------------------------------------
-
-
-def planned(given: argparse.Namespace) -> Plan:
-    """The plan that the arguments ask for."""
-    return plan(problem_of(given), given.machine, given.schedule)
-
-
-def problem_of(given: argparse.Namespace, dtype: str = "bfloat16") -> Problem:
-    """The problem that the arguments pose."""
-    sizes: dict[str, Any] = {"dtype": dtype, **sizes_of(given.sizes)}
-    return problem_from_sizes(program_of(Path(given.file), given.layer), **sizes)
-
-
-def sizes_of(pairs: Sequence[str]) -> dict[str, Any]:
-    """`T=4096 dtype=bfloat16 heads=C:1,B:1` as keywords."""
-    found: dict[str, Any] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or not name:
-            raise ArgumentError(f"{pair!r} is no size; write {SIZES}")
-        if name in found:
-            raise ArgumentError(f"{name} is given twice")
-        found[name] = value if name == "dtype" else heads_of(value) if name == "heads" else whole(name, value)
-    return found
-
-
-def heads_of(text: str) -> dict[str, int]:
-    """`C:1,B:1` as head counts by operand."""
-    pairs = [pair.partition(":") for pair in text.split(",")]
-    return {name: whole(f"heads of {name or text!r}", count) for name, _, count in pairs}
-
-
-def whole(name: str, text: str) -> int:
-    """A size."""
-    if not text.isdecimal() or len(text) > 12:
-        raise ArgumentError(f"{name} must be a whole number from 0 to {10**12 - 1:,}, not {text[:30]!r}")
-    return int(text)
 
 
 # ---- answers --------------------------------------------------------------------------------------------------------------------
