@@ -40,6 +40,10 @@ from contractor.program.reduce import reduced
 from contractor.program.values import Value, aligned, grouped, joint, lined_up
 
 
+def left(contract: Contract) -> None:
+    """No contraction finds its operands itself."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """How expressions are read on tensors.
@@ -47,6 +51,7 @@ class Reading:
     look: an operand or a definition by name. contract: a contraction and its operands' values, in order (without a mask: `einsum`).
     softmax: a softmax under a mask and its value (`reduce.masked_softmax` does it, given the mask). sizes: of the axes; T and S are
     the own sequence's. positions: what `pos` gives, integers [T] or [S]. real: what integers become. device: where numbers go.
+    mixing: a contraction that finds its operands itself; None leaves it to `contract`.
     """
 
     look: Callable[[str], Value]
@@ -56,6 +61,7 @@ class Reading:
     positions: Callable[[Literal["T", "S"]], Tensor]
     real: torch.dtype = torch.float32
     device: torch.device | str = "cpu"
+    mixing: Callable[[Contract], Value | None] = left
 
 
 def evaluate(expression: Expression, reading: Reading) -> Value:
@@ -81,8 +87,7 @@ def evaluate(expression: Expression, reading: Reading) -> Value:
         case Outer():
             return outer(expression, [evaluate(side, reading) for side in (expression.left, expression.right)])
         case Contract():
-            operands = [promoted(evaluate(operand, reading), expression.number, reading.real) for operand in expression.operands]
-            return in_order(reading.contract(expression, tuple(operands)), expression.axes)
+            return in_order(reading.mixing(expression) or contraction(expression, reading), expression.axes)
         case _:
             assert_never(expression)
 
@@ -188,6 +193,12 @@ def flattened(side: Value, positions: Axes, axis: str) -> Value:
 
 
 # ---- contractions -------------------------------------------------------------------------------------------------------------
+
+
+def contraction(node: Contract, reading: Reading) -> Value:
+    """A contraction of its operands' values."""
+    operands = (promoted(evaluate(operand, reading), node.number, reading.real) for operand in node.operands)
+    return reading.contract(node, tuple(operands))
 
 
 def einsum(node: Contract, operands: tuple[Value, ...]) -> Value:

@@ -81,7 +81,7 @@ def added(left: Tensor, right: Tensor) -> Tensor:
 def nearly_zero(frame: Frame, crossing: Crossing) -> bool:
     """True if a transition given by value is so near 0 that the gradient of its log, divided by it, would have lost half of its digits
     (all of them at 0), and its gradient is wanted. Raises RefusedError for a complex one of 0."""
-    limit = torch.finfo(frame.exact).eps ** 0.5
+    limit = gradient_limit(frame.exact)
     found = False
     for fade in crossing.members:
         low, _ = promised(frame.problem.program, fade.value)
@@ -90,8 +90,18 @@ def nearly_zero(frame: Frame, crossing: Crossing) -> bool:
             continue
         if value.is_complex() and bool((value.abs() < ZERO).any()):
             raise RefusedError(f"{frame.core.name}: a complex transition is exactly 0 where its gradient is wanted; give none of 0")
-        found |= not value.is_complex() and bool((value.abs() < limit).any())
+        found |= not value.is_complex() and vanishing(value, limit)
     return found
+
+
+def gradient_limit(exact: torch.dtype) -> float:
+    """How small a transition may be for its gradient to be that of its log divided by it, with half of the digits left."""
+    return torch.finfo(exact).eps ** 0.5
+
+
+def vanishing(value: Tensor, limit: float) -> bool:
+    """True if some magnitude is below a limit."""
+    return bool((value.abs() < limit).any())
 
 
 def flattened(frame: Frame, gate: Gate) -> tuple[int, ...]:

@@ -21,9 +21,10 @@ from contractor.program.program import Definition, Program
 from contractor.program.reduce import masked_softmax
 from contractor.program.values import Value, broadcast, from_call, to_call
 from contractor.run.contraction import Path, pairwise
+from contractor.run.direct import Direct, direct
 from contractor.run.frame import Frame
 from contractor.run.mix import Evaluator, Mix
-from contractor.run.normal import normal
+from contractor.run.normal import Normal, normal
 from contractor.schedules.parts.form import Task
 from contractor.schedules.parts.task import task
 
@@ -34,13 +35,14 @@ Order = Callable[[Contract], Path]
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """What every call at the same sizes shares: each mixing and each order of an ordinary contraction by the identity of its node, each
-    core's task and how it is evaluated by the core's name."""
+    core's task, how it is evaluated, and its direct route if it has one by the core's name."""
 
     problem: Problem
     mixings: dict[int, Mixing]
     paths: dict[int, Path]
     tasks: dict[str, Task]
     evaluators: dict[str, Evaluator]
+    directs: dict[str, Direct]
 
 
 def prepare(problem: Problem, choose: Choose, order: Order) -> Prepared:
@@ -50,25 +52,28 @@ def prepare(problem: Problem, choose: Choose, order: Order) -> Prepared:
     cores = [core for mixing in found for core in mixing.terms]
     written = [expression for _, expression in places(problem.program)] + [value for core in cores for value in core.expressions]
     nodes = [node for expression in written for node in contractions(expression)]
+    tasks = {core.name: task(core, problem) for core in cores}
+    directs = ((core.name, direct(core, tasks[core.name], problem)) for core in cores)
     return Prepared(
         problem,
         {id(node): known[node] for node in nodes if node in known},
         {id(node): order(node) for node in nodes if node not in known},
-        {core.name: task(core, problem) for core in cores},
+        tasks,
         {core.name: choose(core) for core in cores},
+        {name: found for name, found in directs if found is not None},
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call: what was prepared for its sizes, its operands as values, the dtype and device of its contractions. `found` holds the
-    definitions' values as they are asked for."""
+    """One call: what was prepared for its sizes, its operands in call layout, the dtype and device of its contractions. `found` holds
+    the values of operands and definitions by name, of what cores read by the expression's identity, as they are asked for."""
 
     prepared: Prepared
-    operands: dict[str, Value]
+    operands: dict[str, Tensor]
     dtype: torch.dtype
     device: torch.device
-    found: dict[str, Value] = field(default_factory=dict)
+    found: dict[str | int, Value] = field(default_factory=dict[str | int, Value])
 
     @property
     def problem(self) -> Problem:
@@ -85,18 +90,30 @@ class Call:
         """How the layer's expressions are read in this call."""
         real = torch.promote_types(self.dtype, torch.float32)
         sizes = self.problem.sizes.mapping
-        return Reading(self.look, self.contract, self.softmax, sizes, self.positions, real, self.device)
+        return Reading(self.look, self.contract, self.softmax, sizes, self.positions, real, self.device, self.mixing)
 
     def look(self, name: str) -> Value:
         """An operand or a definition by name."""
-        if name in self.operands:
-            return self.operands[name]
         if name not in self.found:
-            definition = next(one for one in self.program.definitions if one.name == name)
-            assert isinstance(definition, Definition)
-            value = evaluate(definition.value, self.reading)
-            self.found[name] = broadcast(value, definition.axes, self.problem.sizes.mapping, self.device)
+            self.found[name] = self.operand(name) if name in self.operands else self.definition(name)
         return self.found[name]
+
+    def operand(self, name: str) -> Value:
+        """An operand as a value."""
+        return from_call(self.program.operand(name), self.operands[name])
+
+    def definition(self, name: str) -> Value:
+        """The value of a definition over all of its axes."""
+        definition = next(one for one in self.program.definitions if one.name == name)
+        assert isinstance(definition, Definition)
+        value = evaluate(definition.value, self.reading)
+        return broadcast(value, definition.axes, self.problem.sizes.mapping, self.device)
+
+    def find(self, expression: Expression) -> Value:
+        """What a core reads: evaluated once, however many cores read it."""
+        if id(expression) not in self.found:
+            self.found[id(expression)] = evaluate(expression, self.reading)
+        return self.found[id(expression)]
 
     def positions(self, axis: Literal["T", "S"]) -> Tensor:
         """`pos(S)` = s and `pos(T)` = t + S − T."""
@@ -105,10 +122,14 @@ class Call:
         return torch.arange(first, sizes.S, device=self.device)
 
     def contract(self, contract: Contract, operands: tuple[Value, ...]) -> Value:
-        """A mixing by the plan, an ordinary contraction pair by pair."""
+        """An ordinary contraction, pair by pair."""
+        return pairwise(contract, operands, self.prepared.paths[id(contract)])
+
+    def mixing(self, contract: Contract) -> Value | None:
+        """A mixing by the plan."""
         mixing = self.prepared.mixings.get(id(contract))
         if mixing is None:
-            return pairwise(contract, operands, self.prepared.paths[id(contract)])
+            return None
         first, *rest = (self.mixed(core) for core in mixing.terms)
         total = first.tensor
         for value in rest:
@@ -117,11 +138,19 @@ class Call:
 
     def mixed(self, core: Core) -> Value:
         """One core of a mixing."""
-        frame = Frame(core, self.problem, lambda expression: evaluate(expression, self.reading), self.dtype, self.device)
-        form = normal(frame, self.prepared.tasks[core.name])
+        form = self.normal(core)
         names = tuple(form.tensors)
         result = Mix.apply(form.task, self.prepared.evaluators[core.name], names, form.zeros, *form.tensors.values())
         return form.restore(result)
+
+    def normal(self, core: Core) -> Normal:
+        """The tensors of a core, by its direct route if it has one and this call may take it."""
+        direct = self.prepared.directs.get(core.name)
+        tensors = None if direct is None else direct.tensors(self.operands, self.find, self.device)
+        if direct is not None and tensors is not None:
+            return Normal(direct.task, tensors, direct.restore)
+        frame = Frame(core, self.problem, self.find, self.dtype, self.device)
+        return normal(frame, self.prepared.tasks[core.name])
 
     def softmax(self, node: Reduce, value: Value) -> Value:
         """A softmax under a mask, dense."""
@@ -139,7 +168,6 @@ class Call:
 def called(prepared: Prepared, tensors: dict[str, Tensor], dtype: torch.dtype) -> tuple[Tensor, ...]:
     """The outputs of a layer for tensors in call layout."""
     program, sizes = prepared.problem.program, prepared.problem.sizes
-    operands = {operand.name: from_call(operand, tensors[operand.name]) for operand in program.operands}
     device = next(iter(tensors.values())).device
-    call = Call(prepared, operands, dtype, device)
+    call = Call(prepared, tensors, dtype, device)
     return tuple(to_call(evaluate(output, call.reading), sizes.B, sizes.H, device) for output in program.outputs)

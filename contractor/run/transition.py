@@ -10,11 +10,14 @@ import torch
 from torch import Tensor
 
 
-def log_magnitude(value: Tensor, log: bool) -> Tensor:
-    """The natural log of a transition's magnitude, real; −inf where it is 0 (with no gradient there)."""
+def log_magnitude(value: Tensor, log: bool, positive: bool = False) -> Tensor:
+    """The natural log of a transition's magnitude, real; −inf where it is 0 (with no gradient there). positive: if a gradient is wanted,
+    none is 0."""
     if log:
         return value.real if value.is_complex() else value
     magnitude = value.abs()
+    if positive or not magnitude.requires_grad:
+        return magnitude.log()
     zero = magnitude == 0
     return torch.where(zero, float("-inf"), torch.where(zero, 1.0, magnitude).log())
 
