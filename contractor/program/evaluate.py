@@ -94,7 +94,7 @@ def evaluate(expression: Expression, reading: Reading) -> Value:
 
 def number(value: float) -> Value:
     """A plain number: float64 or int64, without dimensions."""
-    return Value(torch.tensor(value, dtype=torch.float64 if isinstance(value, float) else torch.int64), ())
+    return Value(torch.scalar_tensor(value, dtype=torch.float64 if isinstance(value, float) else torch.int64, device="cpu"), ())
 
 
 def in_order(value: Value, axes: Axes) -> Value:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -32,19 +33,35 @@ class Value:
 
 def joint(values: Sequence[Value]) -> Axes:
     """All axes of several values: T, S, then features by first appearance."""
-    every = dict.fromkeys(axis for value in values for axis in value.axes)
+    return united(tuple(value.axes for value in values))
+
+
+@lru_cache(maxsize=4096)
+def united(several: tuple[Axes, ...]) -> Axes:
+    """The axes of `joint`."""
+    every = dict.fromkeys(axis for axes in several for axis in axes)
     return tuple(axis for axis in POSITIONS if axis in every) + tuple(axis for axis in every if axis not in POSITIONS)
 
 
 def lined_up(value: Value, axes: Axes) -> Tensor:
     """The tensor with its axes in the order given, of size 1 where it has none; a plain number stays one."""
-    if not value.tensor.dim():
+    if value.axes == axes or not value.tensor.dim():
         return value.tensor
-    present = [axis for axis in axes if axis in value.axes]
-    assert len(present) == len(value.axes), f"the axes {value.axes} do not fit into {axes}"
-    turned = value.tensor.permute(0, 1, *(2 + value.axes.index(axis) for axis in present))
-    shape = iter(turned.shape[2:])
-    return turned.reshape(*turned.shape[:2], *(next(shape) if axis in value.axes else 1 for axis in axes))
+    order, new = arrangement(value.axes, axes)
+    tensor = value.tensor.permute(order) if order else value.tensor
+    for dimension in new:
+        tensor = tensor.unsqueeze(dimension)
+    return tensor
+
+
+@lru_cache(maxsize=4096)
+def arrangement(own: Axes, axes: Axes) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """How a value's dimensions come to stand as `axes` do: their order (empty: as they are), then those of size 1 that are put in."""
+    present = [axis for axis in axes if axis in own]
+    assert len(present) == len(own), f"the axes {own} do not fit into {axes}"
+    order = (0, 1, *(2 + own.index(axis) for axis in present))
+    new = tuple(2 + index for index, axis in enumerate(axes) if axis not in own)
+    return order if order != tuple(range(len(order))) else (), new
 
 
 def grouped(tensor: Tensor, heads: int) -> Tensor:
@@ -65,9 +82,11 @@ def aligned(values: Sequence[Value], axes: Axes) -> list[Tensor]:
 
 def broadcast(value: Value, axes: Axes, sizes: Mapping[str, int], device: torch.device | str = "cpu") -> Value:
     """The value over all of the axes: those it lacks are broadcast to their sizes (a view)."""
-    if set(axes) == set(value.axes):
-        return Value(lined_up(value, axes), axes)
+    if value.axes == axes:
+        return value
     tensor = lined_up(value, axes)
+    if set(axes) == set(value.axes):
+        return Value(tensor, axes)
     if not tensor.dim():
         tensor = tensor.to(device).reshape(1, 1, *(1 for _ in axes))
     shape = (size if axis in value.axes else sizes[axis] for axis, size in zip(axes, tensor.shape[2:], strict=True))
@@ -108,6 +127,7 @@ def to_call(value: Value, batch: int, heads: int, device: torch.device | str = "
     tensor = broadcast(value, axes, {}, device).tensor
     if not tensor.dim():
         tensor = tensor.to(device).reshape(1, 1)
-    spread = grouped(tensor, heads)
-    full = spread.expand(batch, heads, *spread.shape[2:])
-    return full.transpose(1, 2) if len([axis for axis in axes if axis in POSITIONS]) == 1 else full
+    if tensor.shape[:2] != (batch, heads):
+        spread = grouped(tensor, heads)
+        tensor = spread.expand(batch, heads, *spread.shape[2:])
+    return tensor.transpose(1, 2) if ("T" in axes) != ("S" in axes) else tensor

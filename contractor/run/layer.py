@@ -35,7 +35,7 @@ Order = Callable[[Contract], Path]
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """What every call at the same sizes shares: each mixing and each order of an ordinary contraction by the identity of its node, each
-    core's task, how it is evaluated, and its direct route if it has one by the core's name."""
+    core's task, how it is evaluated, and its direct route if it has one by the core's name; sizes and definitions by name."""
 
     problem: Problem
     mixings: dict[int, Mixing]
@@ -43,6 +43,8 @@ class Prepared:
     tasks: dict[str, Task]
     evaluators: dict[str, Evaluator]
     directs: dict[str, Direct]
+    sizes: dict[str, int]
+    definitions: dict[str, Definition]
 
 
 def prepare(problem: Problem, choose: Choose, order: Order) -> Prepared:
@@ -61,6 +63,8 @@ def prepare(problem: Problem, choose: Choose, order: Order) -> Prepared:
         tasks,
         {core.name: choose(core) for core in cores},
         {name: found for name, found in directs if found is not None},
+        problem.sizes.mapping,
+        {one.name: one for one in problem.program.definitions if isinstance(one, Definition)},
     )
 
 
@@ -74,6 +78,10 @@ class Call:
     dtype: torch.dtype
     device: torch.device
     found: dict[str | int, Value] = field(default_factory=dict[str | int, Value])
+    reading: Reading = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reading", self.read())
 
     @property
     def problem(self) -> Problem:
@@ -85,12 +93,10 @@ class Call:
         """The layer."""
         return self.problem.program
 
-    @property
-    def reading(self) -> Reading:
+    def read(self) -> Reading:
         """How the layer's expressions are read in this call."""
         real = torch.promote_types(self.dtype, torch.float32)
-        sizes = self.problem.sizes.mapping
-        return Reading(self.look, self.contract, self.softmax, sizes, self.positions, real, self.device, self.mixing)
+        return Reading(self.look, self.contract, self.softmax, self.prepared.sizes, self.positions, real, self.device, self.mixing)
 
     def look(self, name: str) -> Value:
         """An operand or a definition by name."""
@@ -104,10 +110,8 @@ class Call:
 
     def definition(self, name: str) -> Value:
         """The value of a definition over all of its axes."""
-        definition = next(one for one in self.program.definitions if one.name == name)
-        assert isinstance(definition, Definition)
-        value = evaluate(definition.value, self.reading)
-        return broadcast(value, definition.axes, self.problem.sizes.mapping, self.device)
+        definition = self.prepared.definitions[name]
+        return broadcast(evaluate(definition.value, self.reading), definition.axes, self.prepared.sizes, self.device)
 
     def find(self, expression: Expression) -> Value:
         """What a core reads: evaluated once, however many cores read it."""
@@ -134,13 +138,13 @@ class Call:
         total = first.tensor
         for value in rest:
             total = total + value.tensor
-        return broadcast(Value(total, first.axes), contract.axes, self.problem.sizes.mapping, self.device)
+        return broadcast(Value(total, first.axes), contract.axes, self.prepared.sizes, self.device)
 
     def mixed(self, core: Core) -> Value:
         """One core of a mixing."""
         form = self.normal(core)
         names = tuple(form.tensors)
-        result = Mix.apply(form.task, self.prepared.evaluators[core.name], names, form.zeros, *form.tensors.values())
+        result, *_ = Mix.apply(form.task, self.prepared.evaluators[core.name], names, form.zeros, *form.tensors.values())
         return form.restore(result)
 
     def normal(self, core: Core) -> Normal:

@@ -51,6 +51,17 @@ class Steps(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Met:
+    """What calls share whose operands are alike in shape, dtype and device: what was prepared, the working dtype, where they are, and
+    the names of those that are given as numbers. They have been found to fit."""
+
+    prepared: Prepared
+    dtype: torch.dtype
+    device: torch.device
+    numbers: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Operator:
     """A compiled layer: call it with its operands by name, or by position in the order declared.
@@ -68,11 +79,13 @@ class Operator:
 
     program: Program
     steps: Steps
-    known: dict[Any, Prepared] = field(default_factory=dict[Any, Prepared], compare=False)
+    known: dict[Any, Met] = field(default_factory=dict[Any, Met], compare=False)
     contracted: tuple[str, ...] = field(default=(), init=False, compare=False)
+    names: tuple[str, ...] = field(default=(), init=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "contracted", contracted(self.program))
+        object.__setattr__(self, "names", tuple(operand.name for operand in self.program.operands))
 
     def __str__(self) -> str:
         return show(self.program)
@@ -91,21 +104,30 @@ class Operator:
         fit: it names operand, axis and both sizes. Raises RefusedError if no order of evaluation may be used.
         """
         given = self.bound(positional, named)
-        dtype = working_dtype(self.contracted, given)
-        tensors = with_numbers(given, dtype, device_of(given))
-        outputs = tuple(as_working(output, dtype) for output in called(self.prepared(tensors, dtype), tensors, dtype))
+        met = self.met(given)
+        tensors = with_numbers(given, met) if met.numbers else given
+        outputs = tuple(as_working(output, met.dtype) for output in called(met.prepared, tensors, met.dtype))
         return outputs[0] if len(outputs) == 1 else outputs
 
-    def prepared(self, tensors: dict[str, Tensor], dtype: torch.dtype) -> Prepared:
-        """What calls at these shapes share, prepared at the first of them."""
-        device = next(iter(tensors.values())).device
-        key = (tuple(tensor.shape for tensor in tensors.values()), dtype, device)
-        if key not in self.known:
+    def met(self, given: dict[str, Any]) -> Met:
+        """What calls with such operands share, prepared at the first of them."""
+        key = (torch.get_default_dtype(), *(likeness(value) for value in given.values()))
+        found = self.known.get(key)
+        if found is None:
             if len(self.known) >= MOST_SHAPES:
                 self.known.clear()
-            shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-            self.known[key] = self.steps.prepare(self.steps.pose(self.program, shapes, str(dtype).removeprefix("torch.")), device)
-        return self.known[key]
+            found = self.known[key] = self.meet(given)
+        return found
+
+    def meet(self, given: dict[str, Any]) -> Met:
+        """The first call with such operands: raises ArgumentError if they do not fit."""
+        for operand in self.program.operands:
+            refuse_kind(operand, given[operand.name])
+        dtype, device = working_dtype(self.contracted, given), device_of(given)
+        shapes = {name: tuple(value.shape) if isinstance(value, Tensor) else () for name, value in given.items()}
+        problem = self.steps.pose(self.program, shapes, str(dtype).removeprefix("torch."))
+        numbers = tuple(name for name, value in given.items() if not isinstance(value, Tensor))
+        return Met(self.steps.prepare(problem, device), dtype, device, numbers)
 
     def plan(self, machine: str | None = None, **sizes: Any) -> Plan:
         """Every order of evaluation at the given sizes (`B=4, T=4096, H=32, N=128, …, dtype="bfloat16", heads={"K": 8}`): flops, bytes,
@@ -121,21 +143,30 @@ class Operator:
         return self.steps.explain(self.plan(machine, **sizes))
 
     def bound(self, positional: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
-        """The operands by name, each a tensor or a number of its kind."""
-        names = [operand.name for operand in self.program.operands]
-        if len(positional) > len(names):
-            raise ArgumentError(f"{self.program.name} takes {len(names)} operands ({', '.join(names)}), not {len(positional)}")
-        given = dict(zip(names, positional, strict=False))
-        if twice := [name for name in named if name in given]:
-            raise ArgumentError(f"{', '.join(twice)} given twice: by position and by name")
-        given |= named
-        if unknown := [name for name in given if name not in names]:
-            raise ArgumentError(f"{self.program.name} has no operand {', '.join(unknown)}; it has {', '.join(names)}")
-        if missing := [name for name in names if name not in given]:
-            raise ArgumentError(f"{self.program.name} needs {', '.join(missing)} too; its operands are {', '.join(names)}")
-        for operand in self.program.operands:
-            refuse_kind(operand, given[operand.name])
+        """The operands by name, in the order declared."""
+        names = self.names
+        given = dict(zip(names, positional, strict=False)) | named
+        if len(positional) + len(named) != len(names) or not all(name in given for name in names):
+            raise ArgumentError(self.mistaken(positional, named))
         return {name: given[name] for name in names}
+
+    def mistaken(self, positional: tuple[Any, ...], named: dict[str, Any]) -> str:
+        """What is wrong with the names or the number of operands, in words."""
+        names = self.names
+        before = names[: len(positional)]
+        if len(positional) > len(names):
+            return f"{self.program.name} takes {len(names)} operands ({', '.join(names)}), not {len(positional)}"
+        if twice := [name for name in named if name in before]:
+            return f"{', '.join(twice)} given twice: by position and by name"
+        if unknown := [name for name in named if name not in names]:
+            return f"{self.program.name} has no operand {', '.join(unknown)}; it has {', '.join(names)}"
+        missing = [name for name in names if name not in (*before, *named)]
+        return f"{self.program.name} needs {', '.join(missing)} too; its operands are {', '.join(names)}"
+
+
+def likeness(value: Any) -> Any:
+    """All of an operand that a call's preparation depends on."""
+    return (value.shape, value.dtype, value.device, value.layout) if isinstance(value, Tensor) else type(value)
 
 
 def refuse_kind(operand: Operand, value: Any) -> None:
@@ -169,18 +200,18 @@ def device_of(given: dict[str, Any]) -> torch.device:
     return next(iter(devices), torch.device("cpu"))
 
 
-def with_numbers(given: dict[str, Any], dtype: torch.dtype, device: torch.device) -> dict[str, Tensor]:
+def with_numbers(given: dict[str, Any], met: Met) -> dict[str, Tensor]:
     """Numbers as tensors beside the tensors, in float32 at least."""
-    real = torch.promote_types(dtype, torch.float32)
+    real = torch.promote_types(met.dtype, torch.float32)
     kinds = {Number.INT: torch.int64, Number.REAL: real, Number.COMPLEX: real.to_complex()}
-    return {
-        name: value if isinstance(value, Tensor) else torch.tensor(value, device=device, dtype=kinds[kind(value)])
-        for name, value in given.items()
-    }
+    made = {name: torch.tensor(given[name], device=met.device, dtype=kinds[kind(given[name])]) for name in met.numbers}
+    return given | made
 
 
 def as_working(output: Tensor, dtype: torch.dtype) -> Tensor:
     """An output in the working dtype, or its complex one."""
+    if output.dtype is dtype:
+        return output
     if output.is_complex():
         return output.to(torch.promote_types(dtype, torch.float32).to_complex())
     return output.to(dtype) if output.is_floating_point() else output
