@@ -156,8 +156,7 @@ def prepared(problem: Problem, device: torch.device, options: Options) -> Prepar
     choices = {choice.name: choice for choice in found.choices}
 
     def evaluator(core: Core) -> Evaluator:
-        execution = Execution(chosen(choices[core.name]).schedule, found.machine, backend)
-        return Evaluator(execution.kernel, execution.text, execution.stepwise)
+        return Execution(chosen(choices[core.name]).schedule, found.machine, backend)
 
     def path(contract: Contract) -> tuple[tuple[int, ...], ...]:
         return path_of(contract, problem, found.machine)

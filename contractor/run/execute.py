@@ -1,4 +1,4 @@
-"""A task and its tensors → the result: the schedule's best tiling, its kernel's text, built and launched.
+"""A task and its tensors → its outputs: the schedule's best tiling, its kernels' text, built and launched.
 
 On a GPU with Triton the Triton text runs, elsewhere the torch text: one lowering, two printers.
 """
@@ -21,17 +21,20 @@ from contractor.plan.plan import Refusal, Tiling
 from contractor.plan.problem import BYTES
 from contractor.run.build import module
 from contractor.run.descriptor import described
-from contractor.schedules.parts.form import ROLES, Form, Task
-from contractor.schedules.parts.tilings import layout_of
-from contractor.schedules.parts.walk import Layout
+from contractor.schedules.parts.flow import SPAN, gate_kernel
+from contractor.schedules.parts.form import ROLES, Gate, Task
 from contractor.schedules.register import SCHEDULES
-from contractor.schedules.schedule import best, kernel_of, sizes_of
+from contractor.schedules.schedule import best, routine_of, sizes_of
 from contractor.tile.access import descriptor_block
 from contractor.tile.count import programs_of
-from contractor.tile.kernel import Kernel
+from contractor.tile.kernel import Buffer, Kernel
+from contractor.tile.routine import Launch, Routine
+from contractor.tile.rules import DTYPES
 
 Backend = Literal["triton", "torch"]
+Tensors = dict[str, Tensor]
 STEPWISE = tuple(schedule.name for schedule in SCHEDULES.values() if schedule.stepwise)
+HALVES = ("query", "key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,24 +45,38 @@ class Execution:
     machine: Machine
     backend: Backend
 
-    def kernel(self, task: Task, tensors: dict[str, Tensor], dtype: torch.dtype) -> Tensor:
-        """The result [B, T, H, P] in `dtype`, by the backend's text."""
-        machine = self.machine if self.backend == "triton" else MACHINES["cpu"]
+    @property
+    def on(self) -> Machine:
+        """The machine that tilings are chosen for."""
+        return self.machine if self.backend == "triton" else MACHINES["cpu"]
+
+    def kernel(self, task: Task, tensors: Tensors, dtype: torch.dtype) -> Tensors:
+        """The outputs by name, the result [B, T, H, P] in `dtype`, by the backend's text."""
         if task.careful and not SCHEDULES[self.schedule].careful:
             task, tensors = widened(task, tensors)
-        return run(self.schedule, machine, self.backend, task, tensors, dtype)
+        return run(self.schedule, self.on, self.backend, task, tensors, dtype)
 
-    def text(self, task: Task, tensors: dict[str, Tensor], dtype: torch.dtype) -> Tensor:
+    def text(self, task: Task, tensors: Tensors, dtype: torch.dtype) -> Tensors:
         """The same by the torch text, which autograd can follow."""
         return run(self.schedule, MACHINES["cpu"], "torch", task, tensors, dtype)
 
-    def stepwise(self, task: Task, tensors: dict[str, Tensor], dtype: torch.dtype) -> Tensor:
+    def stepwise(self, task: Task, tensors: Tensors, dtype: torch.dtype) -> Tensors:
         """The same by the torch text of an order that takes transitions by value, one position after the other."""
         schedule = next(name for name in STEPWISE if not SCHEDULES[name].refusal(task.form))
         return run(schedule, MACHINES["cpu"], "torch", task, tensors, dtype)
 
+    def flows(self, task: Task) -> bool:
+        """True if the schedule's backward passes make the gradient of scalar gates themselves."""
+        return SCHEDULES[self.schedule].flows and task.form.scalar
 
-def widened(task: Task, tensors: dict[str, Tensor]) -> tuple[Task, dict[str, Tensor]]:
+    def gate(self, task: Task, gate: Gate, tensors: Tensors) -> Tensor:
+        """The gradient [B, T, H] of a scalar gate from both passes' halves: "target_flow", "source_flow", "meets"."""
+        sizes = {**task.dimensions.mapping, **flow_sizes(tensors)}
+        found = started(gate_routine(task, gate, tuple(sizes.items())), self.backend, tuple(sizes.items()))
+        return launched(found, tensors, torch.float32)["gradient"]
+
+
+def widened(task: Task, tensors: Tensors) -> tuple[Task, Tensors]:
     """A task on 16-bit operands as one on float32 operands."""
     if BYTES[task.dtype] > 2:
         return task, tensors
@@ -67,77 +84,174 @@ def widened(task: Task, tensors: dict[str, Tensor]) -> tuple[Task, dict[str, Ten
     return replace(task, dtype="float32"), wide
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """A task's kernel, built: the function of its text, the names of its arguments in order, its sizes and how many programs run."""
+# ---- what is run ----------------------------------------------------------------------------------------------------------------
 
-    kernel: Kernel
-    tiling: Tiling
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """One launch, built: the function of its text, the names of its arguments in order, its buffers that are reached through host
+    descriptors with their blocks, how many programs run."""
+
     function: Any
     names: tuple[str, ...]
-    sizes: dict[str, Any]
+    described: tuple[tuple[str, tuple[int, ...]], ...]
     programs: int
+    warps: int
+    stages: int
 
 
-def run(schedule: str, machine: Machine, backend: Backend, task: Task, tensors: dict[str, Tensor], dtype: torch.dtype) -> Tensor:
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A routine, built: its launches, every size by name, and the tensors that it makes: buffer, shape, whether it is an output."""
+
+    launches: tuple[Started, ...]
+    sizes: dict[str, Any]
+    made: tuple[tuple[Buffer, tuple[int, ...], bool], ...]
+    backend: Backend
+
+
+def run(schedule: str, machine: Machine, backend: Backend, task: Task, tensors: Tensors, dtype: torch.dtype) -> Tensors:
     """One task by one schedule. A dimension of size 0 gives zeros, or nothing, without a launch."""
     shape = task.dimensions
-    device = tensors["value"].device
     if 0 in (shape.B, shape.T, shape.H, shape.N, shape.P):
-        return torch.zeros(shape.B, shape.T, shape.H, shape.P, dtype=dtype, device=device)
+        return nothing(task, tensors, dtype)
     found = ready(schedule, machine, backend, task)
     if found is None:
         return halved(schedule, machine, backend, task, tensors, dtype)
-    result = torch.empty(shape.B, shape.T, shape.H, shape.P, dtype=dtype, device=device)
-    given = {name: tensor.contiguous() for name, tensor in tensors.items()}
-    values = {**found.sizes, **table_sizes(task, tensors), **given, "result": result, "programs": found.programs, "device": device}
-    if backend == "triton":
-        launch_triton(found, values)
+    return launched(found, {**tensors, **table_sizes(task, tensors)}, dtype)
+
+
+def nothing(task: Task, tensors: Tensors, dtype: torch.dtype) -> Tensors:
+    """The outputs where there is nothing to compute: a state stays as it is."""
+    shape, device = task.dimensions, tensors["value"].device
+    found = {"result": torch.zeros(shape.B, shape.T, shape.H, shape.P, dtype=dtype, device=device)}
+    if task.form.final:
+        empty = torch.zeros(shape.streams, shape.H, shape.N, shape.P, dtype=exact(tensors), device=device)
+        found["final"] = tensors.get("initial", empty).clone()
+    return found
+
+
+def exact(tensors: dict[str, Any]) -> torch.dtype:
+    """The accumulators' dtype for some operands."""
+    return torch.float64 if any(getattr(one, "dtype", None) == torch.float64 for one in tensors.values()) else torch.float32
+
+
+def launched(found: Ready, tensors: dict[str, Any], dtype: torch.dtype) -> Tensors:
+    """The outputs of a routine."""
+    values: dict[str, Any] = {**found.sizes, **tensors}
+    device = next(one.device for one in tensors.values() if isinstance(one, Tensor))
+    outputs: Tensors = {}
+    for buffer, shape, returned in found.made:
+        values[buffer.name] = torch.empty(shape, dtype=dtype_of(buffer, tensors, dtype), device=device)
+        if returned:
+            outputs[buffer.name] = values[buffer.name]
+    for name, one in tensors.items():
+        if isinstance(one, Tensor):
+            values[name] = one.contiguous()
+    if found.backend == "torch":
+        for launch in found.launches:
+            launch.function(*(launch.programs if name == "programs" else values[name] for name in launch.names))
+    elif device.index in (None, torch.cuda.current_device()):
+        launch_all(found, values)
     else:
-        found.function(*(values[name] for name in found.names))
-    return result
+        with torch.cuda.device(device):
+            launch_all(found, values)
+    return outputs
 
 
-def halved(schedule: str, machine: Machine, backend: Backend, task: Task, tensors: dict[str, Tensor], dtype: torch.dtype) -> Tensor:
-    """A task whose tiles are too wide, as the sum of two over half of n each."""
+def dtype_of(buffer: Buffer, tensors: Tensors, dtype: torch.dtype) -> torch.dtype:
+    """The dtype of a tensor that a routine makes: a state's is that of the one given, if one is."""
+    if buffer.dtype in DTYPES:
+        return exact(tensors)
+    if buffer.name == "final":
+        return tensors["initial"].dtype if "initial" in tensors else exact(tensors)
+    return dtype if buffer.dtype == buffer.name else tensors[buffer.dtype].dtype
+
+
+def launch_all(found: Ready, values: dict[str, Any]) -> None:
+    """The grids, on the current device."""
+    for launch in found.launches:
+        arguments = {name: values[name] for name in launch.names}
+        for name, block in launch.described:
+            arguments[name] = described(values[name], list(block))
+        launch.function[(launch.programs,)](**arguments, num_warps=launch.warps, num_stages=launch.stages)
+
+
+def halved(schedule: str, machine: Machine, backend: Backend, task: Task, tensors: Tensors, dtype: torch.dtype) -> Tensors:
+    """A task whose tiles are too wide, as two over half of n each: results add up, states lie side by side."""
     width = task.dimensions.N
-    exact = torch.promote_types(dtype, torch.float32)
-    total: Tensor | None = None
+    wide = torch.promote_types(dtype, torch.float32)
+    halves: list[Tensors] = []
     for part in (slice(0, width // 2), slice(width // 2, width)):
         narrow = replace(task, dimensions=replace(task.dimensions, N=part.stop - part.start))
-        cut = {name: tensor[..., part] if name in ("query", "key") else tensor for name, tensor in tensors.items()}
+        cut = {name: tensor[..., part] if name in HALVES else tensor for name, tensor in tensors.items()}
+        cut |= {name: tensors[name][..., part, :] for name in STATES if name in tensors}
         for gate in task.form.gates:
             if "n" in gate.features:
                 cut[gate.name] = tensors[gate.name].movedim(-len(gate.features), -1)[..., part].movedim(-1, -len(gate.features))
-        one = run(schedule, machine, backend, narrow, cut, exact)
-        total = one if total is None else total + one
-    assert total is not None
-    return total.to(dtype)
+        halves.append(run(schedule, machine, backend, narrow, cut, wide))
+    first, second = halves
+    joined = {name: torch.cat((one, second[name]), -2) if name in STATES else one + second[name] for name, one in first.items()}
+    return joined | {"result": joined["result"].to(dtype)}
+
+
+STATES = ("initial", "final", "states")
+
+
+# ---- what is ready --------------------------------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=4096)
 def ready(schedule: str, machine: Machine, backend: Backend, task: Task) -> Ready | None:
-    """The kernel of a task at its best tiling; None if no tiling fits the machine. Raises RefusedError if the form may not be evaluated
+    """The routine of a task at its best tiling; None if no tiling fits the machine. Raises RefusedError if the form may not be evaluated
     in this order."""
     if reason := SCHEDULES[schedule].refusal(task.form):
         raise RefusedError(f"{schedule}: {reason}")
     if not SCHEDULES[schedule].tilings(task, machine) and not task.form.matrices and task.dimensions.N > 1:
         return None
-    tiling = tiling_of(schedule, task, machine)
-    layout = layout_of(task, tiling)
-    kernel = kernel_of(SCHEDULES[schedule], task.form, layout)
+    return at_tiling(schedule, task, tiling_of(schedule, task, machine), backend)
+
+
+def at_tiling(schedule: str, task: Task, tiling: Tiling, backend: Backend) -> Ready:
+    """The routine of a task at a tiling."""
+    return started(routine_of(SCHEDULES[schedule], task, tiling), backend, tuple({**sizes_of(task, tiling), "scale": 1.0}.items()))
+
+
+def started(routine: Routine, backend: Backend, sizes: tuple[tuple[str, Any], ...]) -> Ready:
+    """A routine, built."""
+    named = dict(sizes)
+    own = {buffer.name: buffer for launch in routine.launches for buffer in launch.kernel.buffers if buffer.name in launch.kernel.stored}
+    hidden = {one.name for one in routine.scratch}
+    made = tuple((one, tuple(named[dim] for dim in one.dims), name not in hidden) for name, one in own.items())
+    return Ready(tuple(built_launch(launch, backend, named) for launch in routine.launches), named, made, backend)
+
+
+def built_launch(launch: Launch, backend: Backend, sizes: dict[str, Any]) -> Started:
+    """One launch, built."""
+    kernel = launch.kernel
     names = triton_text.arguments(kernel) if backend == "triton" else torch_text.arguments(kernel)
-    sizes: dict[str, Any] = {**sizes_of(task, tiling), "scale": 1.0}
-    return Ready(kernel, tiling, built(schedule, task.form, layout, backend), names, sizes, programs_of(kernel, sizes))
+    blocks = (
+        tuple((name, tuple(sizes.get(size, 1) for size in block)) for name, block in descriptors(kernel)) if backend == "triton" else ()
+    )
+    return Started(function_of(kernel, backend), names, blocks, programs_of(kernel, sizes), launch.warps, launch.stages)
 
 
-def launch_triton(found: Ready, values: dict[str, Any]) -> None:
-    """One grid, on the tensors' device."""
-    for name, block in descriptors(found.kernel):
-        values[name] = described(values[name], [values.get(size, 1) for size in block])
-    arguments = {name: values[name] for name in found.names}
-    with torch.cuda.device(values["device"]):
-        found.function[(found.programs,)](**arguments, num_warps=found.tiling.warps, num_stages=found.tiling.stages)
+@lru_cache(maxsize=1024)
+def function_of(kernel: Kernel, backend: Backend) -> Callable[..., Any]:
+    """The function of a kernel's text."""
+    return getattr(module(printed(kernel, backend)), kernel.name)
+
+
+@lru_cache(maxsize=256)
+def gate_routine(task: Task, gate: Gate, sizes: tuple[tuple[str, int], ...]) -> Routine:
+    """The last step of a gate's gradient."""
+    return Routine((Launch(gate_kernel(task.form, gate), constants=sizes),))
+
+
+def flow_sizes(tensors: Tensors) -> dict[str, int]:
+    """The sizes that a gate's last step names, off its tensors."""
+    spans, _, blocks = tensors["meets"].shape
+    return {"SPAN": SPAN, "SPANS": spans, "COLUMN_BLOCKS": blocks}
 
 
 @lru_cache(maxsize=1024)
@@ -163,18 +277,12 @@ def table_sizes(task: Task, tensors: dict[str, Tensor]) -> dict[str, int]:
     return found
 
 
-@lru_cache(maxsize=1024)
-def built(schedule: str, form: Form, layout: Layout, backend: Backend) -> Callable[..., Any]:
-    """The function of a kernel's text."""
-    kernel = kernel_of(SCHEDULES[schedule], form, layout)
-    return getattr(module(printed(kernel, backend)), kernel.name)
-
-
 def printed(kernel: Kernel, backend: Backend) -> str:
     """A module that holds one kernel."""
     return triton_text.emit_triton(kernel) if backend == "triton" else torch_text.emit_torch(kernel)
 
 
 def source_of(schedule: str, task: Task, tiling: Tiling, backend: Backend) -> str:
-    """The text of a task's kernel."""
-    return printed(kernel_of(SCHEDULES[schedule], task.form, layout_of(task, tiling)), backend)
+    """The text of a task's kernels."""
+    kernels = [launch.kernel for launch in routine_of(SCHEDULES[schedule], task, tiling).launches]
+    return (triton_text.emit_triton if backend == "triton" else torch_text.emit_torch)(*kernels)

@@ -1,49 +1,76 @@
 """Gradients of a contraction by permuting its roles: the same schedules, run three times more.
 
-dQuery = f(dResult, value, key; L), dKey = f(value, dResult, query; Lᵀ), dValue = f(key, query, dResult; Lᵀ). The gradient of a gate
-needs no kernel: a gate is crossed by the pairs before it and after it, so its gradient is a suffix sum of query·dQuery − key·dKey.
+dQuery = f(dResult, value, key; L), dKey = f(value, dResult, query; Lᵀ), dValue = f(key, query, dResult; Lᵀ). A state that is handed in
+is handed to the first, transposed; the gradient of the state that is handed out to the other two, and what the last hands out is the
+gradient of the first state. A gate is crossed by the pairs before it and after it, so its gradient is a suffix sum of query·dQuery −
+key·dKey, made inside the passes where the schedule can (`schedules.parts.flow`), else here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from contractor.schedules.parts.factors import CLOSED, LOG2E
-from contractor.schedules.parts.form import DKEY, DQUERY, DVALUE, ROLES, Gate, Task, permuted
+from contractor.schedules.parts.form import DKEY, DQUERY, DVALUE, ROLES, Flow, Gate, Task, permuted
 
 Tensors = dict[str, Tensor]
-Run = Callable[[Task, Tensors, torch.dtype], Tensor]
 
 
-def gradients(task: Task, tensors: Tensors, result: Tensor, gradient: Tensor, wanted: frozenset[str], run: Run) -> Tensors:
-    """The gradients of the wanted buffers: of query, key, value and gates of a form whose gates differ over one side at most.
+class Run(Protocol):
+    """A task and its tensors → its outputs, the result in a dtype."""
 
-    result and gradient are [B, T, H, P]. The gradient of a single column (a normaliser) stays outside the contraction as a factor of
-    dQuery, in float32: there it meets the quotient's other part, which it nearly cancels. A gate's gradient is a long sum of
-    differences: what it is made of is computed in float32 throughout, as the rounding of a 16-bit state alone would drown it.
-    """
-    sides = {side for gate in task.form.gates if gate.name in wanted for side in gate.features or ("n",)}
-    exact = torch.promote_types(gradient.dtype, torch.float32)
-    forward = {**{role: tensors[role] for role in ROLES}, "result": gradient.to(tensors["value"].dtype)}
-    others = {name: tensor for name, tensor in tensors.items() if name not in ROLES}
-    found: Tensors = {}
-    for name, roles, side in (("query", DQUERY, "n"), ("key", DKEY, "n"), ("value", DVALUE, "p")):
-        inputs = {role: forward[source] for role, source in roles.items()}
-        if side in sides:
-            found[name] = run(replace(permuted(task, roles), careful=True), {**inputs, **others}, exact)
-        elif name in wanted and name == "query" and task.dimensions.P == 1:
-            ones = torch.ones_like(forward["result"])
-            found[name] = gradient * run(permuted(task, roles), {**inputs, "query": ones, **others}, exact)
-        elif name in wanted:
-            found[name] = run(permuted(task, roles), {**inputs, **others}, tensors[name].dtype)
-    if "p" in sides and result.dtype != exact:
-        result = run(replace(task, careful=True), tensors, exact)
-    gates = {gate.name: gate_gradient(task, gate, tensors, found, result, gradient) for gate in task.form.gates if gate.name in wanted}
-    return {name: summed_over_groups(found[name], tensors[name]) for name in found if name in wanted} | gates
+    def __call__(self, task: Task, tensors: Tensors, dtype: torch.dtype) -> Tensors:
+        """ "result" [B, T, H, P] and, as the form asks, "final", "flow", "states", "meets"."""
+        ...
+
+
+class Passes(Protocol):
+    """How the passes of a backward are run."""
+
+    @property
+    def kernel(self) -> Run:
+        """By the schedule's kernels."""
+        ...
+
+    def flows(self, task: Task) -> bool:
+        """True if passes make the gradient of the task's gates themselves."""
+        ...
+
+    def gate(self, task: Task, gate: Gate, tensors: Tensors) -> Tensor:
+        """The last step of a gate's gradient."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """The gradients that arrive: of the result [B, T, H, P] and, where one was handed out and used, of the final state."""
+
+    result: Tensor
+    final: Tensor | None = None
+
+
+def gradients(task: Task, tensors: Tensors, outputs: Tensors, arrived: Arrived, wanted: frozenset[str], passes: Passes) -> Tensors:
+    """The gradients of the wanted buffers: of query, key, value, the initial state, and gates of a form whose gates differ over one side
+    at most. outputs: what the forward gave."""
+    gates = tuple(gate for gate in task.form.gates if gate.name in wanted)
+    shape = task.dimensions
+    fused = bool(gates) and shape.P > 1 and 0 not in (shape.B, shape.T, shape.H, shape.N) and passes.flows(task)
+    if fused:
+        found = fused_passes(task, tensors, arrived, wanted, passes)
+    else:
+        found = plain_passes(task, tensors, arrived, wanted, gates, passes.kernel)
+    for gate in gates:
+        if fused:
+            halves = {name: found[name] for name in ("target_flow", "source_flow", "meets")}
+            whole = passes.gate(task, gate, {**tensors, **halves})
+        else:
+            whole = by_suffix(task, gate, tensors, found, outputs, arrived, passes.kernel)
+        found[gate.name] = laid_out(gate, tensors[gate.name], whole)
+    return {name: summed_over_groups(one, tensors[name]) if name in ROLES else one for name, one in found.items() if name in wanted}
 
 
 def summed_over_groups(gradient: Tensor, operand: Tensor) -> Tensor:
@@ -53,26 +80,129 @@ def summed_over_groups(gradient: Tensor, operand: Tensor) -> Tensor:
     return grouped.to(operand.dtype)
 
 
-def gate_gradient(task: Task, gate: Gate, tensors: Tensors, found: Tensors, result: Tensor, gradient: Tensor) -> Tensor:
-    """The gradient of one gate, in its own layout; exactly 0 where it is closed, as no rounding may be left there for a chain rule to
-    multiply by a log of any size."""
+def laid_out(gate: Gate, tensor: Tensor, whole: Tensor) -> Tensor:
+    """A gate's gradient [B, T, H, *features] in the gate's own layout; exactly 0 where it is closed, as no rounding may be left there for
+    a chain rule to multiply by a log of any size."""
+    if gate.fixed:
+        whole = whole.sum((0, 1)).unflatten(0, (tensor.shape[0], -1)).sum(1)
+    elif whole.shape[2] != tensor.shape[2]:
+        whole = whole.unflatten(2, (tensor.shape[2], -1)).sum(3)
+    return torch.where(tensor * LOG2E < CLOSED, 0.0, whole.to(tensor.dtype)) if gate.resets else whole.to(tensor.dtype)
+
+
+# ---- passes ---------------------------------------------------------------------------------------------------------------------
+
+PASSES = {"query": DQUERY, "key": DKEY, "value": DVALUE}
+FLOWS: tuple[tuple[str, Flow], ...] = (("query", "target"), ("key", "source"), ("value", ""))
+
+
+def backward_pass(
+    name: str, task: Task, tensors: Tensors, arrived: Arrived, wanted: frozenset[str], flow: Flow = ""
+) -> tuple[Task, Tensors]:
+    """The pass that makes a role's gradient, and its tensors. States are [.., N, P] of the pass, so those of the first two are
+    transposed."""
+    turned = permuted(task, PASSES[name])
+    operands = {**{role: tensors[role] for role in ROLES}, "result": arrived.result.to(tensors["value"].dtype)}
+    inputs = {role: operands[source] for role, source in PASSES[name].items()}
+    inputs |= {other: tensor for other, tensor in tensors.items() if other not in (*ROLES, "initial")}
+    state = tensors.get("initial") if name == "query" else arrived.final
+    if state is not None:
+        inputs["initial"] = state if name == "value" else state.mT
+    form = replace(turned.form, initial=state is not None, final=name == "value" and "initial" in wanted, flow=flow)
+    return replace(turned, form=form), inputs
+
+
+def plain_passes(task: Task, tensors: Tensors, arrived: Arrived, wanted: frozenset[str], gates: tuple[Gate, ...], run: Run) -> Tensors:
+    """The passes, each for itself. What a gate's gradient is made of is computed in float32 throughout: it is a long sum of differences,
+    which the rounding of a 16-bit state alone would drown. The gradient of a single column (a normaliser) stays outside the contraction
+    as a factor of dQuery, in float32: there it meets the quotient's other part, which it nearly cancels."""
+    sides = {side for gate in gates for side in gate.features or ("n",)}
+    exact = torch.promote_types(arrived.result.dtype, torch.float32)
+    found: Tensors = {}
+    for name, side in (("query", "n"), ("key", "n"), ("value", "p")):
+        turned, inputs = backward_pass(name, task, tensors, arrived, wanted)
+        if side not in sides and name not in wanted and not turned.form.final:
+            continue
+        apart = side not in sides and name == "query" and task.dimensions.P == 1
+        if apart:
+            inputs["query"] = torch.ones_like(inputs["query"])
+        outputs = run(replace(turned, careful=side in sides), inputs, exact if side in sides else tensors[name].dtype)
+        found[name] = arrived.result * outputs["result"] if apart else outputs["result"]
+        if turned.form.final:
+            found["initial"] = outputs["final"]
+    return found
+
+
+def fused_passes(task: Task, tensors: Tensors, arrived: Arrived, wanted: frozenset[str], passes: Passes) -> Tensors:
+    """The passes, two of which make the halves of the gates' gradients."""
+    found: Tensors = {}
+    states: Tensors = {}
+    for name, flow in FLOWS:
+        turned, inputs = backward_pass(name, task, tensors, arrived, wanted, flow)
+        if not flow and name not in wanted and not turned.form.final:
+            continue
+        if flow:
+            turned = with_operand(turned, task, name)
+            inputs |= {"operand": tensors[name]} | states
+        outputs = passes.kernel(turned, inputs, tensors[name].dtype)
+        found[name] = outputs["result"]
+        found |= {"initial": outputs["final"]} if turned.form.final else {}
+        found |= {f"{flow}_flow": outputs["flow"]} if flow else {}
+        found |= {"meets": outputs["meets"]} if flow == "source" else {}
+        states = {"states": outputs["states"]} if flow == "target" else {}
+    return found
+
+
+def with_operand(turned: Task, task: Task, name: str) -> Task:
+    """A pass that reads, beside its roles, the operand whose gradient it makes."""
+    heads = dict(task.dimensions.heads)
+    if name not in heads:
+        return turned
+    dimensions = replace(turned.dimensions, heads=(*turned.dimensions.heads, ("operand", heads[name])))
+    return replace(turned, form=replace(turned.form, grouped=(*turned.form.grouped, "operand")), dimensions=dimensions)
+
+
+# ---- gates outside the passes ---------------------------------------------------------------------------------------------------
+
+
+def by_suffix(task: Task, gate: Gate, tensors: Tensors, found: Tensors, outputs: Tensors, arrived: Arrived, run: Run) -> Tensor:
+    """The gradient [B, T, H, *features] of one gate, from what the passes gave in float32."""
     if gate.features == ("p",):
-        pairs = (result, gradient), (tensors["value"], found["value"])
+        pairs = (exact_result(task, tensors, outputs, run), arrived.result), (tensors["value"], found["value"])
     else:
         pairs = (tensors["query"], found["query"]), (tensors["key"], found["key"])
     target, source = (paired(*pair, summed=not gate.features) for pair in pairs)
     early, late = (source, target) if task.form.future else (target, source)
-    flow = suffix(early) - suffix(late)
+    place, last = places(task, tensors, early.shape[1], early.device)
+    flow = suffix(early - late, last)
+    if arrived.final is not None:
+        over = [dimension for side, dimension in (("n", -2), ("p", -1)) if side not in gate.features]
+        met = (outputs["final"].double() * arrived.final.double()).sum(over)
+        flow = flow + (met[:, None] if last is None else met[last[1]][None])
     if gate.shift:
         flow = flow - early
-    flow[:, :1] = 0  # no pair of positions has the first one between them
-    gate_tensor = tensors[gate.name]
-    if gate.fixed:
-        flow = flow.sum((0, 1))
-        flow = flow.unflatten(0, (gate_tensor.shape[0], -1)).sum(1)
-    else:
-        flow = flow.unflatten(2, (gate_tensor.shape[2], -1)).sum(3)
-    return torch.where(gate_tensor * LOG2E < CLOSED, 0.0, flow.to(gate_tensor.dtype))
+    if not task.form.initial:  # no pair of positions has the first one between them
+        flow = torch.where((place == 0).reshape(-1, *(1 for _ in flow.shape[2:])), 0.0, flow)
+    return flow
+
+
+def exact_result(task: Task, tensors: Tensors, outputs: Tensors, run: Run) -> Tensor:
+    """The forward's result, in float32 throughout."""
+    result = outputs["result"]
+    exact = torch.promote_types(result.dtype, torch.float32)
+    if result.dtype == exact:
+        return result
+    return run(replace(task, careful=True, form=replace(task.form, final=False)), tensors, exact)["result"]
+
+
+def places(task: Task, tensors: Tensors, length: int, device: torch.device) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
+    """Each row's place in its sequence and, for packed sequences, (the row after its sequence, the number of its sequence)."""
+    row = torch.arange(length, device=device)
+    if not task.form.packed:
+        return row, None
+    starts = tensors["starts"]
+    sequence = torch.searchsorted(starts[1:], row, right=True).clamp(max=starts.shape[0] - 2)
+    return row - starts[sequence], (starts[sequence + 1], sequence)
 
 
 def paired(operand: Tensor, gradient: Tensor, summed: bool) -> Tensor:
@@ -82,6 +212,7 @@ def paired(operand: Tensor, gradient: Tensor, summed: bool) -> Tensor:
     return (product.sum(-1) if summed else product).double()
 
 
-def suffix(values: Tensor) -> Tensor:
-    """The sum of everything from each position on, along dimension 1."""
-    return values.flip(1).cumsum(1).flip(1)
+def suffix(values: Tensor, last: tuple[Tensor, Tensor] | None) -> Tensor:
+    """The sum of everything from each position on to its sequence's end, along dimension 1."""
+    whole = torch.cat((values.flip(1).cumsum(1).flip(1), torch.zeros_like(values[:, :1])), 1)
+    return whole[:, :-1] if last is None else whole[:, :-1] - whole[:, last[0]]

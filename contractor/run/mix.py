@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from contractor.run.gradient import Run, Tensors, gradients
+from contractor.run.gradient import Arrived, Passes, Run, Tensors, gradients
 from contractor.schedules.parts.form import Gate, Task
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluator:
-    """How a task is run: `kernel` by the chosen schedule's kernel, `text` by torch text that autograd can follow, `stepwise` by such text
-    that takes transitions by value."""
+class Evaluator(Passes, Protocol):
+    """How a task is run: `kernel` by the chosen schedule's kernels, `text` by torch text that autograd can follow, `stepwise` by such
+    text that takes transitions by value."""
 
-    kernel: Run
-    text: Run
-    stepwise: Run
+    @property
+    def text(self) -> Run:
+        """By the torch text."""
+        ...
+
+    @property
+    def stepwise(self) -> Run:
+        """By torch text that takes transitions by value."""
+        ...
 
 
 def by_roles(task: Task) -> bool:
@@ -40,44 +45,57 @@ def result_dtype(task: Task, operands: torch.dtype) -> torch.dtype:
 
 
 class Mix(torch.autograd.Function):
-    """result [B, T, H, P] of a task from its tensors, by name. zeros: gates of the task whose tensors hold the transitions themselves, as
-    some are exactly 0: the kernel takes their logs, and their gradient is found step by step."""
+    """result [B, T, H, P] of a task from its tensors, by name, and the state after it where the form asks for it. zeros: gates of the task
+    whose tensors hold the transitions themselves, as some are exactly 0: the kernel takes their logs, and their gradient is found step
+    by step."""
 
     @staticmethod
-    def forward(saved: Any, task: Task, evaluator: Evaluator, names: tuple[str, ...], zeros: frozenset[str], *tensors: Tensor) -> Tensor:
-        """Runs the kernel; keeps the tensors and the result."""
+    def forward(
+        saved: Any, task: Task, evaluator: Evaluator, names: tuple[str, ...], zeros: frozenset[str], *tensors: Tensor
+    ) -> tuple[Tensor, ...]:
+        """Runs the kernel; keeps the tensors and the outputs."""
         named = {name: tensor.log() if name in zeros else tensor for name, tensor in zip(names, tensors, strict=True)}
-        result = evaluator.kernel(task, named, result_dtype(task, named["value"].dtype))
-        saved.task, saved.evaluator, saved.names, saved.zeros = task, evaluator, names, zeros
-        saved.save_for_backward(result, *tensors)
-        return result
+        outputs = evaluator.kernel(task, named, result_dtype(task, named["value"].dtype))
+        given = tuple(outputs[name] for name in RETURNED if name in outputs)
+        saved.task, saved.evaluator, saved.names, saved.zeros, saved.count = task, evaluator, names, zeros, len(given)
+        saved.save_for_backward(*given, *tensors)
+        saved.set_materialize_grads(False)
+        return given
 
     @staticmethod
-    def backward(saved: Any, *gradient_outputs: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def backward(saved: Any, *arrived: Tensor | None) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The gradient of every tensor that wants one."""
-        result, *tensors = saved.saved_tensors
-        named: Tensors = dict(zip(saved.names, tensors, strict=True))
+        outputs: Tensors = dict(zip(RETURNED, saved.saved_tensors[: saved.count], strict=False))
+        named: Tensors = dict(zip(saved.names, saved.saved_tensors[saved.count :], strict=True))
         wanted = frozenset(name for name, needed in zip(saved.names, saved.needs_input_grad[4:], strict=True) if needed)
-        gradient, evaluator = gradient_outputs[0].contiguous(), saved.evaluator
+        result, final = (*arrived, None)[:2]
+        came = Arrived(torch.zeros_like(outputs["result"]) if result is None else result.contiguous(), final)
+        evaluator: Evaluator = saved.evaluator
         if saved.zeros:
-            found = through_text(valued(saved.task, saved.zeros), named, result, gradient, wanted, evaluator.stepwise)
+            found = through_text(valued(saved.task, saved.zeros), named, came, wanted, evaluator.stepwise)
         elif by_roles(saved.task):
-            found = gradients(saved.task, named, result, gradient, wanted, evaluator.kernel)
+            found = gradients(saved.task, named, outputs, came, wanted, evaluator)
         else:
-            found = through_text(saved.task, named, result, gradient, wanted, evaluator.text)
+            found = through_text(saved.task, named, came, wanted, evaluator.text)
         return None, None, None, None, *(found.get(name) for name in saved.names)
 
 
-def through_text(task: Task, tensors: Tensors, result: Tensor, gradient: Tensor, wanted: frozenset[str], run: Run) -> Tensors:
+RETURNED = ("result", "final")
+
+
+def through_text(task: Task, tensors: Tensors, arrived: Arrived, wanted: frozenset[str], run: Run) -> Tensors:
     """The gradients by autograd through the printed torch text, in float32 at least: a tensor's gradient is the sum of many small ones."""
-    exact = torch.promote_types(result.dtype, torch.float32)
+    exact = torch.promote_types(arrived.result.dtype, torch.float32)
     wide = {name: tensor.detach().to(exact) if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
     leaves = {name: tensor.requires_grad_(name in wanted) for name, tensor in wide.items()}
     with torch.enable_grad():
         again = run(replace(task, dtype=str(exact).removeprefix("torch.")), leaves, exact)
-    if not again.requires_grad:
+    pairs = [(again["result"], arrived.result)] + ([] if arrived.final is None else [(again["final"], arrived.final)])
+    followed = [(output, gradient.to(output.dtype)) for output, gradient in pairs if output.requires_grad]
+    if not followed:
         return {}
     names = sorted(wanted)
     sources = [leaves[name] for name in names]
-    found = torch.autograd.grad(again, sources, gradient.to(exact), allow_unused=True, materialize_grads=True)
+    ends, starts = zip(*followed, strict=True)
+    found = torch.autograd.grad(ends, sources, starts, allow_unused=True, materialize_grads=True)
     return {name: one.to(tensors[name].dtype) for name, one in zip(names, found, strict=True)}

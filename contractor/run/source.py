@@ -20,11 +20,10 @@ from contractor.program.program import Definition, Operand, Program
 from contractor.program.show import axes_text, expression_text, law_lines, mask_text
 from contractor.schedules.parts.form import Form
 from contractor.schedules.parts.task import Crossing, complex_sides, crossings, lookups, promised, task
-from contractor.schedules.parts.tilings import layout_of
 from contractor.schedules.register import SCHEDULES
-from contractor.schedules.schedule import kernel_of
+from contractor.schedules.schedule import routine_of
 from contractor.tile.kernel import Kernel
-from contractor.tile.routine import Launch, Routine
+from contractor.tile.routine import Routine
 
 Arguments = Iterator[tuple[str, str]]
 
@@ -42,8 +41,8 @@ def file_text(found: Plan) -> str:
 
 
 def kernels(found: Plan) -> tuple[Kernel, ...]:
-    """The kernel of every core, in order."""
-    return tuple(kernel(choice, core, found) for choice, core in cores(found))
+    """The kernels of every core, in order."""
+    return tuple(launch.kernel for choice, core in cores(found) for launch in routine(choice, core, found).launches)
 
 
 def cores(found: Plan) -> Iterator[tuple[Choice, Core]]:
@@ -53,11 +52,10 @@ def cores(found: Plan) -> Iterator[tuple[Choice, Core]]:
         yield choice, known[choice.name]
 
 
-def kernel(choice: Choice, core: Core, found: Plan) -> Kernel:
-    """The kernel of a core."""
+def routine(choice: Choice, core: Core, found: Plan) -> Routine:
+    """The launches of a core."""
     offer = chosen(choice)
-    wanted = task(core, found.problem)
-    return kernel_of(SCHEDULES[offer.schedule], wanted.form, layout_of(wanted, offer.tiling))
+    return routine_of(SCHEDULES[offer.schedule], task(core, found.problem), offer.tiling)
 
 
 # ---- functions ------------------------------------------------------------------------------------------------------------------
@@ -77,16 +75,22 @@ def entries(found: Plan) -> tuple[Entry, ...]:
 def entry(choice: Choice, core: Core, found: Plan, clash: set[str], alone: bool) -> Entry:
     """The function of one core."""
     program, name = found.problem.program, core.name.replace(".", "_")
-    offer, own = chosen(choice), kernel(choice, core, found)
-    if own.name in clash:
-        own = replace(own, name=f"{own.name}_{name}")
+    own = routine(choice, core, found)
+    launches = tuple(
+        replace(one, kernel=replace(one.kernel, name=f"{one.kernel.name}_{name}")) if one.kernel.name in clash else one
+        for one in own.launches
+    )
     mixing = next(one for one in mixings(program) if core in one.terms)
-    launch = Launch(own, warps=offer.tiling.warps, stages=offer.tiling.stages, constants=offer.tiling.constants)
     wanted = task(core, found.problem)
     told = (*arguments(core, program, wanted.form), ("result", "what is returned"), ("scale", "a factor of the result"))
     prefix = "" if alone else f"{name.upper()}_"
     return Entry(
-        f"{program.name}_{name}", Routine((launch,)), tuple(says(mixing, core, found.problem)), told, prefix, wide=wanted.dimensions.P == 1
+        f"{program.name}_{name}",
+        Routine(launches, own.scratch),
+        tuple(says(mixing, core, found.problem)),
+        told,
+        prefix,
+        wide=wanted.dimensions.P == 1,
     )
 
 

@@ -1,24 +1,32 @@
-"""Chunked, in its one-pass form: scores inside a chunk, the state across chunks, the state never leaving the registers.
+"""Chunked: scores inside a chunk, the state across chunks, the state never leaving the registers.
 
-One program owns a batch element, a head and a block of the result's columns, and walks the chunks in order. Legal where every
-transition of the mask is a scalar (causal, decay, 1-semiseparable); this is the state-space duality form of Mamba-2 (Dao and Gu, 2024,
-section 6) with the passes of the states and of the outputs in one kernel, as each chunk's state is only needed by the next.
+One program owns a sequence, a head and a block of the result's columns, and walks the chunks in order. Legal where every transition of
+the mask is a scalar (causal, decay, 1-semiseparable); this is the state-space duality form of Mamba-2 (Dao and Gu, 2024, section 6) with
+the passes of the states and of the outputs in one kernel, as each chunk's state is only needed by the next. Where sequences and heads are
+too few to fill a GPU the sequence is cut into segments: a first kernel finds what each of them adds to the state, and each program of the
+second begins with what those before it have left.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from contractor.plan.machine import Machine
 from contractor.plan.plan import Tiling
-from contractor.schedules.parts.factors import Factors, factors, fixed_points, gate_points, rates
+from contractor.schedules.parts.chunk import Place, advance, placed, read_out
+from contractor.schedules.parts.ends import entering, leaving, segment, store_segment, walked_before
+from contractor.schedules.parts.flow import leave_flow, leave_state, meet_state
 from contractor.schedules.parts.form import Form, Task
-from contractor.schedules.parts.support import directed
-from contractor.schedules.parts.tilings import fitting, tiling
-from contractor.schedules.parts.walk import Layout, Rows, Walk, inner, outer, rows, sizes, table, walk
+from contractor.schedules.parts.tilings import fitting, segmented, tiling
+from contractor.schedules.parts.walk import Layout, sizes
 from contractor.tile.build import Builder
-from contractor.tile.kernel import Kernel, Span
-from contractor.tile.ops import ACC, Expr, cast, cdiv, dot, iota, rename, select, size
+from contractor.tile.expression import Tile
+from contractor.tile.kernel import Kernel
+from contractor.tile.ops import Expr, cdiv, least, select, size
 
 SAYS = "result[t, p] = scale · Σ over s and n of L[t, s] · query[t, n] · key[s, n] · value[s, p]"
+SEGMENT_SAYS = "what each segment adds to the state: Σ over its s of L[segment end, s] · key[s, n] · value[s, p]"
+SCALARS = ("scale", "T", "B", "SEQUENCES")
 
 
 class Chunked:
@@ -27,6 +35,7 @@ class Chunked:
     name = "chunked"
     careful = True
     stepwise = False
+    flows = True
 
     def refusal(self, form: Form) -> str:
         """Every transition must be one number for the whole state, and entries must be nothing else."""
@@ -41,7 +50,7 @@ class Chunked:
     def tilings(self, task: Task, machine: Machine) -> tuple[Tiling, ...]:
         """Without gates all columns in one block; a gate's factors want registers, so fewer columns and stages."""
         if machine.kind == "cpu":
-            return (tiling(task, machine, 0, 1, 1),)
+            return segmented(task, machine, (tiling(task, machine, 0, 1, 1),))
         gates, inner = task.form.gates, task.dimensions.N
         if task.dtype == "float32":
             pairs = ((64, 8, 1),)
@@ -51,83 +60,82 @@ class Chunked:
             pairs = ((128, 4, 3), (64, 4, 3), (64, 4, 2), (64, 4, 1))
         else:
             pairs = ((64, 4, 3), (64, 4, 2), (64, 4, 1))
-        return fitting(task, machine, tuple(tiling(task, machine, *pair) for pair in pairs))
+        return segmented(task, machine, fitting(task, machine, tuple(tiling(task, machine, *pair) for pair in pairs)))
 
-    def kernel(self, form: Form, layout: Layout) -> Kernel:
-        """The one-pass kernel."""
-        return kernel(form, layout)
+    def kernels(self, form: Form, layout: Layout) -> tuple[Kernel, ...]:
+        """The one-pass kernel, after that of the segments' states where there are several."""
+        whole = kernel(form, layout)
+        return (segments_kernel(form, layout), whole) if layout.segmented else (whole,)
 
 
 def kernel(form: Form, layout: Layout) -> Kernel:
-    """The one-pass kernel of a form."""
-    k = Builder("chunked", SAYS, sizes(layout), scalars=("scale", "T", "B"))
-    w = walk(k, form, layout)
-    n, p = inner(k, layout), outer(k, layout, w)
-    lane = k.let("lane", iota("t"))
-    seen = k.let("seen", directed(form, lane, rename(lane, t="s")))
-    fixed = rates(k, form, w, {})
-    steady = steady_factors(k, form, fixed, lane, seen)
-    state = k.full("state", "n", "p")
-    chunks = k.let("chunks", cdiv(size("T"), size("CHUNK")))
-    with k.loop("step", chunks) as step:
-        chunk = k.let("chunk", chunks - 1 - step) if form.future else step
-        here = rows(k, lane, chunk)
-        query, key, value = load_tiles(k, layout, w, here, n, p)
-        fades = steady or factors(k, form, gate_points(k, form, w, fixed, here, lane, {}, layout.clamped), seen)
-        k.note("inside the chunk: scores under the mask")
-        scores = k.let("scores", dot(query, key, precision=layout.precision))
-        weights = k.let("weights", select(seen, scores, 0.0) if fades.within is None else scores * fades.within)
-        k.note(
-            "from earlier chunks: the query reads the carried state"
-            if not form.future
-            else "from later chunks: the query reads the carried state"
-        )
-        carried = through(k, layout, query, state, "state", None)
-        carried = k.let("carried", carried if fades.enter is None else carried * fades.enter)
-        out = k.let("out", dot(cast(weights, value), value, into=carried, precision=layout.precision))
-        target, head = table(k, w, "result", "P", via=layout.via)
-        k.store(target, w.batch, here.span("t"), head, p, value=cast(k.let("scaled", out * size("scale", ACC)), target.name))
-        k.note("carry: fade the state, add the chunk's outer products")
-        advance(k, layout, state, key, value, fades)
+    """The one-pass kernel."""
+    k = Builder("chunked", SAYS, sizes(layout), scalars=SCALARS)
+    c = placed(k, form, layout)
+    state = entering(k, form, layout, c.w, c.n, c.p)
+    first, count = segment(k, form, layout, c.w)
+    if form.flow:
+        spans(c, first, count, state)
+    else:
+        with k.loop("step", count) as step:
+            one_chunk(c, numbered(k, form, first, count, step, "chunk"), state)
+    leaving(k, form, layout, c.w, c.n, c.p, state)
     return k.done()
 
 
-def steady_factors(k: Builder, form: Form, fixed: dict[str, Expr], lane: Expr, seen: Expr) -> Factors | None:
-    """The factors, where they are the same in every chunk."""
-    if not all(gate.fixed for gate in form.gates):
-        return None
-    if form.gates:
-        k.note("the mask's tile does not change from chunk to chunk")
-    return factors(k, form, tuple(fixed_points(k, form, gate, fixed[gate.name], lane) for gate in form.gates), seen)
+def numbered(k: Builder, form: Form, first: Expr | None, count: Expr, step: Expr, name: str) -> Expr:
+    """The number of the step's chunk or span, from the last one on where the mask runs from the future."""
+    along = count - 1 - step if form.future else step
+    return along if first is None and not form.future else k.let(name, along if first is None else first + along)
 
 
-def load_tiles(k: Builder, layout: Layout, w: Walk, here: Rows, n: Span, p: Span) -> tuple[Expr, Expr, Expr]:
-    """The chunk's query over (t, n), key over (s, n) and value over (s, p)."""
-    tiles: list[Expr] = []
-    for name, axis, feature, span in (("query", "t", "N", n), ("key", "s", "N", n), ("value", "s", "P", p)):
-        source, head = table(k, w, name, feature, via=layout.via)
-        tiles.append(k.load(f"{name}_tile", source, w.batch, here.span(axis), head, span))
-    query, key, value = tiles
-    return query, key, value
+def spans(c: Place, first: Expr | None, count: Expr, state: Tile) -> None:
+    """The chunks in spans, at whose far ends a gate's gradient begins anew: there the target's pass has just come, and the source's is
+    about to start."""
+    k, each = c.k, size("SPAN") // size("CHUNK")
+    number = k.let("spans", cdiv(count, each))
+    with k.loop("turn", number) as turn:
+        span = numbered(k, c.form, None, number, turn, "own_span")
+        begin = k.let("span_chunk", span * each if first is None else first + span * each)
+        whole = begin // each
+        if c.form.flow == "source":
+            meet_state(k, c.w, whole, c.n, c.p, state)
+        inside = k.let("span_chunks", least(each, (count if first is None else first + count) - begin))
+        with k.loop("step", inside) as step:
+            one_chunk(c, numbered(k, c.form, begin, inside, step, "chunk"), state)
+        if c.form.flow == "target":
+            leave_state(k, c.w, whole, c.n, c.p, state)
 
 
-def through(k: Builder, layout: Layout, left: Expr, right: Expr, name: str, into: Expr | None) -> Expr:
-    """left · right, added to `into`, where right is an accumulator: rounded to the operands' dtype, or in two parts that keep it."""
-    high = k.let(f"{name}_high", cast(right, left)) if layout.split else cast(right, left)
-    product = dot(left, high, into=into, precision=layout.precision)
-    if not layout.split:
-        return product
-    low = k.let(f"{name}_low", cast(right - cast(high, ACC), left))
-    return dot(left, low, into=product, precision=layout.precision)
+def one_chunk(c: Place, chunk: Expr, state: Tile) -> None:
+    """A chunk's results, and the state after it."""
+    k = c.k
+    here = c.rows(chunk)
+    query, key, value = c.tile("query", "t", here), c.tile("key", "s", here), c.tile("value", "s", here)
+    fades = c.factors(here)
+    result = read_out(c, here, query, key, value, fades, state)
+    if c.form.flow:
+        leave_flow(k, c.w, here.span("t"), c.p, result)
+    k.note("carry: fade the state, add the chunk's outer products")
+    advance(k, c.layout, state, key, value, fades)
 
 
-def advance(k: Builder, layout: Layout, state: Expr, key: Expr, value: Expr, fades: Factors) -> None:
-    """state ← fade · state + keyᵀ (leave · value)."""
-    faded = state if fades.fade is None else state * fades.fade
-    if fades.leave is None:
-        k.update(state, dot(key, value, into=faded, precision=layout.precision))
-        return
-    leaving = cast(value, ACC) * fades.leave
-    if layout.split:
-        leaving = k.let("leaving", leaving)
-    k.update(state, through(k, layout, key, leaving, "leaving", faded))
+def segments_kernel(form: Form, layout: Layout) -> Kernel:
+    """What each segment but the last adds to the state, and how much it fades what was there."""
+    own = replace(form, initial=False, final=False)
+    k = Builder("segment_states", SEGMENT_SAYS, sizes(layout), scalars=SCALARS)
+    c = placed(k, own, layout)
+    state = k.full("state", "n", "p")
+    passed = k.full("passed", value=1.0) if form.gates else None
+    first, count = segment(k, form, layout, c.w)
+    assert first is not None
+    before_last = walked_before(form, c.w) < size("SEGMENTS") - 1
+    with k.loop("step", k.let("needed", select(before_last, count, 0))) as step:
+        here = c.rows(numbered(k, form, first, count, step, "chunk"))
+        key, value = c.tile("key", "s", here), c.tile("value", "s", here)
+        fades = c.factors(here)
+        advance(k, layout, state, key, value, fades)
+        if passed is not None and fades.fade is not None:
+            k.update(passed, passed * fades.fade)
+    store_segment(k, c.w, c.n, c.p, state, passed)
+    return k.done()

@@ -29,10 +29,13 @@ class Entrywise:
     name = "entrywise"
     careful = False
     stepwise = True
+    flows = False
 
     def refusal(self, form: Form) -> str:
         """There must be transitions to follow."""
-        return "" if form.steps else "the mask has no transitions to follow: scores first does the same with products of tiles"
+        if not form.steps:
+            return "the mask has no transitions to follow: scores first does the same with products of tiles"
+        return form.walked
 
     def tilings(self, task: Task, machine: Machine) -> tuple[Tiling, ...]:
         """One target at a time where it carries a matrix product, few otherwise."""
@@ -41,9 +44,9 @@ class Entrywise:
         dense = any(step.kind == "dense" for step in task.form.matrices)
         return (replace(tiling(task, machine, 16, 4, 1, 1 if dense else 16, smallest=1), via="pointer"),)
 
-    def kernel(self, form: Form, layout: Layout) -> Kernel:
+    def kernels(self, form: Form, layout: Layout) -> tuple[Kernel, ...]:
         """The entrywise kernel."""
-        return kernel(form, layout)
+        return (kernel(form, layout),)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,7 +68,7 @@ def kernel(form: Form, layout: Layout) -> Kernel:
     assert w.row_block is not None
     n, p, m = inner(k, layout), outer(k, layout, w), column(k, form, layout)
     lane = k.let("lane", iota("t"))
-    targets = rows(k, lane, w.row_block)
+    targets = rows(k, w, lane, w.row_block)
     known = bounds(k, form, w)
     wide = any("p" in gate.features for gate in form.gates)
     source, head = table(k, w, "query", "N")

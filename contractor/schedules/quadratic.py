@@ -30,6 +30,7 @@ class Quadratic:
     name = "quadratic"
     careful = False
     stepwise = False
+    flows = False
 
     def refusal(self, form: Form) -> str:
         """Entries must be numbers for each query channel or each value channel."""
@@ -41,7 +42,7 @@ class Quadratic:
             return (
                 "one gate differs over the query's channels and another over the value's: every pair of positions would need N · P scores"
             )
-        return ""
+        return form.walked
 
     def tilings(self, task: Task, machine: Machine) -> tuple[Tiling, ...]:
         """Under a gate for each channel the own block is a tile of three axes, so its rows are few."""
@@ -52,9 +53,9 @@ class Quadratic:
         candidates = tuple(tiling(task, machine, *block, rows) for block in blocks)
         return fitting(task, machine, candidates)
 
-    def kernel(self, form: Form, layout: Layout) -> Kernel:
+    def kernels(self, form: Form, layout: Layout) -> tuple[Kernel, ...]:
         """The quadratic kernel."""
-        return kernel(form, layout)
+        return (kernel(form, layout),)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,7 +82,7 @@ def kernel(form: Form, layout: Layout) -> Kernel:
     assert w.row_block is not None
     spans: Spans = {"n": inner(k, layout), "p": outer(k, layout, w)}
     lane = k.let("lane", iota("t"))
-    targets = rows(k, lane, w.row_block)
+    targets = rows(k, w, lane, w.row_block)
     source, head = table(k, w, "query", "N", via=layout.via)
     query = k.load("query_tile", source, w.batch, targets.span("t"), head, spans["n"])
     block = Block(k, form, layout, w, lane, targets, query, spans, k.full("out", "t", "p"), bounds(k, form, w), rates(k, form, w, spans))
@@ -104,7 +105,7 @@ def plain(b: Block) -> None:
     simple = form.directed and form.support is None
     seen = visible(b.k, form, b.w, b.known, blocks, own=not simple)
     with b.k.loop("step", seen.count) as step:
-        source = rows(b.k, b.lane, seen.first + step, "source_")
+        source = rows(b.k, b.w, b.lane, seen.first + step, "source_")
         key, value = tiles(b, source, "")
         scores = b.k.let("scores", dot(b.query, key, precision=b.layout.precision))
         accumulate(b, weighted(b, scores, source, not simple, ""), value)
@@ -149,7 +150,7 @@ def gated(b: Block) -> None:
     seen_blocks = visible(k, form, b.w, b.known, blocks, own=False)
     with k.loop("step", seen_blocks.count) as step:
         block = b.w.row_block + 1 + step if form.future else b.w.row_block - 1 - step
-        source = rows(k, b.lane, block, "source_")
+        source = rows(k, b.w, b.lane, block, "source_")
         logs = exponents(gate_points(k, form, b.w, b.fixed, source, b.lane, b.spans, b.layout.clamped), form.future)
         apart(b, k.let("since", exp2(enter + passed)), k.let("leave", exp2(logs.leave)), source)
         k.update(passed, passed + logs.fade)

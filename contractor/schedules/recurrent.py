@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from contractor.plan.machine import Machine
 from contractor.plan.plan import Tiling
+from contractor.schedules.parts.ends import entering, leaving
 from contractor.schedules.parts.factors import LOG2E
 from contractor.schedules.parts.form import Form, Gate, Matrix, Task
 from contractor.schedules.parts.tilings import power, tiling
@@ -29,11 +30,15 @@ class Recurrent:
     name = "recurrent"
     careful = True
     stepwise = True
+    flows = False
 
     def refusal(self, form: Form) -> str:
         """The mask's entries must be products of transitions, on a support that states can follow by turns and by blocks."""
-        if not form.directed or turns(form) is None or form.tables:
+        own = turns(form)
+        if not form.directed or own is None or form.tables:
             return form.stateless or "the mask is more than a product of transitions, so no state can be carried"
+        if own != Turns() and (form.initial or form.final):
+            return "the state of a mask by turns or by blocks is not handed from one call to the next yet"
         return ""
 
     def tilings(self, task: Task, machine: Machine) -> tuple[Tiling, ...]:
@@ -47,9 +52,9 @@ class Recurrent:
             one = replace(one, constants=(*one.constants, (STATES, states if machine.kind == "cpu" else power(states))))
         return (replace(one, via="pointer"),)
 
-    def kernel(self, form: Form, layout: Layout) -> Kernel:
+    def kernels(self, form: Form, layout: Layout) -> tuple[Kernel, ...]:
         """The recurrent kernel."""
-        return kernel(form, layout)
+        return (kernel(form, layout),)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,16 +71,19 @@ class Step:
 
 def kernel(form: Form, layout: Layout) -> Kernel:
     """The recurrent kernel of a form."""
-    k = Builder("recurrent", SAYS, {axis: name for axis, name in sizes(layout).items() if axis in "np"}, scalars=("scale", "T", "B"))
+    axes = {axis: name for axis, name in sizes(layout).items() if axis in "np"}
+    k = Builder("recurrent", SAYS, axes, scalars=("scale", "T", "B", "SEQUENCES"))
     w = walk(k, form, layout)
     n, p, m = inner(k, layout), outer(k, layout, w), columns(k, form, layout)
-    state = states(k, form)
-    with k.loop("step", size("T")) as step:
-        position = k.let("position", cast(size("T") - 1 - step if form.future else step, I64))
+    state = states(k, form) if turns(form) not in (None, Turns()) else entering(k, form, layout, w, n, p)
+    with k.loop("step", w.length) as step:
+        along = w.length - 1 - step if form.future else step
+        place = cast(along, I64) if w.begin is None else k.let("place", cast(along, I64))
+        position = k.let("position", place if w.begin is None else w.begin + place)
         here = Step(k, w, n, p, m, position)
         query = vector(here, "query", n)
         update = k.let("update", vector(here, "key", n) * vector(here, "value", p))
-        now = turn(k, form, position)
+        now = turn(k, form, position if w.begin is None else place)
         kept = now.begun(state)
         past = None if form.future else entered(here, form, kept)
         before = now.mine(kept if past is None else past)
@@ -86,6 +94,7 @@ def kernel(form: Form, layout: Layout) -> Kernel:
         k.update(
             state, left(here, form, kept, now.spread(update)) if past is None else passed(here, form, kept, past, current, now, update)
         )
+    leaving(k, form, layout, w, n, p, state)
     return k.done()
 
 

@@ -5,8 +5,10 @@ A price is counted from the kernel itself: the text of a form is built once, and
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import prod
 from typing import Protocol
 
 from contractor.plan.cost import Cost, seconds
@@ -21,14 +23,17 @@ from contractor.schedules.parts.waits import waits
 from contractor.schedules.parts.walk import Layout
 from contractor.tile.count import count
 from contractor.tile.kernel import Kernel
+from contractor.tile.routine import Launch, Routine, Scratch
+from contractor.tile.shared import element_width
 
 
 class Schedule(Protocol):
     """One order of evaluation. One instance stands in the register. careful: its kernels can do a careful task on 16-bit operands; else
-    they are widened first."""
+    they are widened first. flows: its passes make the gradient of scalar gates on their way (`parts.flow`)."""
 
     name: str
     careful: bool
+    flows: bool
     stepwise: bool  # it crosses one position after the other, so it takes transitions by value
 
     def refusal(self, form: Form) -> str:
@@ -39,8 +44,8 @@ class Schedule(Protocol):
         """Block sizes worth pricing, all of them right for the task; none if its tiles do not fit the machine."""
         ...
 
-    def kernel(self, form: Form, layout: Layout) -> Kernel:
-        """The kernel of a form."""
+    def kernels(self, form: Form, layout: Layout) -> tuple[Kernel, ...]:
+        """The kernels of a form, in the order in which they are launched."""
         ...
 
 
@@ -57,8 +62,6 @@ class Priced:
 
     def offer(self, core: Core, problem: Problem, machine: Machine) -> Offer | Refusal:
         """What a core would cost at its best tiling, or why it may not be evaluated in this order."""
-        if problem.packed is not None:
-            return Refusal(self.name, "packed sequences (cu_seqlens) are not evaluated yet")
         return best(self.schedule, task(core, problem), machine)
 
 
@@ -78,18 +81,41 @@ def best(schedule: Schedule, wanted: Task, machine: Machine) -> Offer | Refusal:
 
 
 @lru_cache(maxsize=1024)
-def kernel_of(schedule: Schedule, form: Form, layout: Layout) -> Kernel:
-    """The kernel of a form, built once."""
-    return schedule.kernel(form, layout)
+def kernels_of(schedule: Schedule, form: Form, layout: Layout) -> tuple[Kernel, ...]:
+    """The kernels of a form, built once."""
+    return schedule.kernels(form, layout)
+
+
+def routine_of(schedule: Schedule, wanted: Task, tiling: Tiling) -> Routine:
+    """The launches of a task at a tiling; what one kernel leaves for another is the routine's own."""
+    kernels = kernels_of(schedule, wanted.form, layout_of(wanted, tiling))
+    launches = tuple(Launch(one, (), tiling.warps, tiling.stages, tiling.constants) for one in kernels)
+    return Routine(launches, tuple(between(kernels)))
+
+
+def between(kernels: tuple[Kernel, ...]) -> Iterator[Scratch]:
+    """The tensors that one kernel stores and a later one reads."""
+    for place, kernel in enumerate(kernels):
+        read = {buffer.name for later in kernels[place + 1 :] for buffer in later.buffers}
+        yield from (Scratch(name, kernel.buffer(name).dims, kernel.buffer(name).dtype) for name in kernel.stored if name in read)
 
 
 def priced(schedule: Schedule, wanted: Task, machine: Machine, tiling: Tiling) -> Offer:
-    """What a task costs at one tiling."""
-    kernel = kernel_of(schedule, wanted.form, layout_of(wanted, tiling))
+    """What a task costs at one tiling: its launches follow one another."""
+    routine = routine_of(schedule, wanted, tiling)
+    costs = [cost_of(launch.kernel, wanted, tiling) for launch in routine.launches]
+    spent = [seconds(cost, machine, wanted.dtype) for cost in costs]
+    longest = max(range(len(costs)), key=lambda index: spent[index][0])
+    whole = together(costs, longest, scratch_bytes(routine, wanted, tiling))
+    return Offer(schedule.name, tiling, whole, 1e3 * sum(time for time, _ in spent), spent[longest][1])
+
+
+def cost_of(kernel: Kernel, wanted: Task, tiling: Tiling) -> Cost:
+    """What one launch costs."""
     sizes = sizes_of(wanted, tiling)
-    counted = count(kernel, sizes, widths_of(wanted), stages=tiling.stages)
-    waited = waits(kernel, sizes, tiling.warps, tiling.stages)
-    cost = Cost(
+    counted = count(kernel, sizes, widths_of(wanted), assumed(wanted), stages=tiling.stages)
+    waited = waits(kernel, sizes, tiling.warps, tiling.stages, assumed(wanted))
+    return Cost(
         flops=counted.flops,
         tensor_flops=counted.tensor_flops,
         bytes=counted.bytes_read + counted.bytes_written,
@@ -106,18 +132,46 @@ def priced(schedule: Schedule, wanted: Task, machine: Machine, tiling: Tiling) -
         exchanges=waited.exchanges,
         fresh=counted.bytes_read / max(1, counted.issued_read),
     )
-    time, bound = seconds(cost, machine, wanted.dtype)
-    return Offer(schedule.name, tiling, cost, time * 1e3, bound)
+
+
+def together(costs: list[Cost], longest: int, scratch: int) -> Cost:
+    """Several launches as one cost: amounts add up, what is said of a program is said of the longest launch's."""
+    total = {name: sum(getattr(cost, name) for cost in costs) for name in ADDED}
+    return replace(costs[longest], scratch=scratch, **total)
+
+
+ADDED = ("flops", "tensor_flops", "bytes", "launches", "exponentials", "steps", "all_steps")
+
+
+def scratch_bytes(routine: Routine, wanted: Task, tiling: Tiling) -> int:
+    """The memory of what a routine keeps between its launches."""
+    sizes, widths = sizes_of(wanted, tiling), widths_of(wanted)
+    return sum(prod(sizes[dim] for dim in one.dims) * element_width(one.dtype, widths) for one in routine.scratch)
 
 
 def sizes_of(wanted: Task, tiling: Tiling) -> dict[str, int]:
     """Every size that a kernel names: the task's, the tiling's blocks, and how long its tables are."""
     shape = wanted.dimensions
     tables = {f"{table.name.upper()}_{axis}": shape.T for table in wanted.form.tables for axis in ("ROWS", "COLUMNS")}
-    return {**tables, **shape.mapping, **dict(tiling.constants)}
+    return {**tables, **shape.mapping, **span_sizes(wanted, tiling), **dict(tiling.constants)}
+
+
+def span_sizes(wanted: Task, tiling: Tiling) -> dict[str, int]:
+    """How many spans all sequences have together, where a gate's gradient is made in spans."""
+    if not wanted.form.flow:
+        return {}
+    shape, long = wanted.dimensions, tiling["SPAN"]
+    return {"SPANS": shape.T // long + shape.sequences if wanted.form.packed else shape.B * -(-shape.T // long)}
+
+
+def assumed(wanted: Task) -> dict[str, float]:
+    """The bounds of packed sequences as a plan takes them: all of one length."""
+    shape = wanted.dimensions
+    return {"begin": 0.0, "end": shape.T / shape.sequences} if wanted.form.packed and shape.sequences else {}
 
 
 def widths_of(wanted: Task) -> dict[str, int]:
     """Bytes of an element by dtype or buffer."""
     operand = BYTES[wanted.dtype]
-    return {"acc": max(4, operand), "i32": 4, "i64": 8, **dict.fromkeys(("query", "key", "value", "result"), operand)}
+    own = ("query", "key", "value", "result", "operand", "states")
+    return {"acc": max(4, operand), "i32": 4, "i64": 8, "initial": 4, "final": 4, **dict.fromkeys(own, operand)}

@@ -18,7 +18,7 @@ from contractor.plan.plan import Tiling
 from contractor.schedules.parts.form import Task
 from contractor.schedules.parts.tilings import layout_of
 from contractor.schedules.register import SCHEDULES
-from contractor.schedules.schedule import kernel_of, priced, sizes_of
+from contractor.schedules.schedule import kernels_of, priced, sizes_of
 from tests.emit.test_compiles import imported, types_of
 
 KIND = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
@@ -39,7 +39,7 @@ class Facts:
 @lru_cache
 def facts(schedule: str, task: Task, machine: Machine, tiling: Tiling) -> Facts:
     """Compiles the kernel of a task at a tiling; pointers and T are multiples of 16."""
-    kernel = kernel_of(SCHEDULES[schedule], task.form, layout_of(task, tiling))
+    *_, kernel = kernels_of(SCHEDULES[schedule], task.form, layout_of(task, tiling))
     sizes = sizes_of(task, tiling)
     constants = {name: sizes[name] for name in arguments(kernel) if name in kernel.constants}
     claimed = priced(SCHEDULES[schedule], task, machine, tiling).cost.shared

@@ -17,7 +17,7 @@ from torch import Tensor
 from contractor.schedules.parts.form import DKEY, DQUERY, DVALUE, FORWARD, Task, permuted
 from contractor.schedules.parts.tilings import layout_of
 from contractor.schedules.register import SCHEDULES
-from contractor.schedules.schedule import kernel_of, sizes_of
+from contractor.schedules.schedule import kernels_of, sizes_of
 from contractor.tile.kernel import Buffer, Kernel
 from contractor.tile.ops import I64
 from tests.emit.interpreted import exact, interpreted
@@ -102,7 +102,7 @@ def error(case: Case) -> float:
     if case.role != "forward":
         wanted = permuted(wanted, ROLES[case.role])
     tiling = blocks(wanted.dimensions, case.via, CHUNK)
-    kernel = kernel_of(SCHEDULES[case.schedule], wanted.form, layout_of(wanted, tiling))
+    (kernel,) = kernels_of(SCHEDULES[case.schedule], wanted.form, layout_of(wanted, tiling))
     assert any(buffer.via == case.via for buffer in kernel.buffers)
     sizes: dict[str, float] = {**sizes_of(wanted, tiling), "scale": 0.5, "programs": 0}
     wide = filled(kernel, wanted, sizes, str(case))

@@ -13,7 +13,7 @@ from contractor.plan.plan import Offer, Tiling
 from contractor.schedules.parts.form import DKEY, DQUERY, DVALUE, Task, permuted
 from contractor.schedules.parts.tilings import layout_of
 from contractor.schedules.register import SCHEDULES
-from contractor.schedules.schedule import best, kernel_of, sizes_of
+from contractor.schedules.schedule import best, kernels_of, sizes_of
 from tests.emit.test_compiles import TWIN, imported, types_of
 from tests.schedules.compiled import Facts, compiled, facts
 from tests.schedules.forms import task
@@ -57,7 +57,7 @@ def test_as_good_as_by_hand() -> None:
     wanted = task("causal", BIG)
     found, tiling = planned("chunked", wanted, H200)
     assert (tiling["BLOCK_P"], tiling.stages, tiling.via) == (128, 3, "descriptor")
-    kernel, sizes = kernel_of(SCHEDULES["chunked"], wanted.form, layout_of(wanted, tiling)), sizes_of(wanted, tiling)
+    (kernel,), sizes = kernels_of(SCHEDULES["chunked"], wanted.form, layout_of(wanted, tiling)), sizes_of(wanted, tiling)
     kinds = types_of(kernel, sizes, "bf16")
     names = {"q": "query", "k": "key", "v": "value", "y": "result", "scale": "scale", "T": "T"}
     constants = {name: sizes[name] for name in ("H", "N", "P", "CHUNK", "BLOCK_P")}

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from contractor.schedules.parts.form import Form, Gate, Side
 from contractor.schedules.parts.walk import Rows, Walk, head_of, table
 from contractor.tile.build import Builder
-from contractor.tile.ops import ACC, I32, Expr, Span, cast, cumsum, exp2, most, number, rename, select, size, total
+from contractor.tile.ops import ACC, I32, Expr, Span, cast, cumsum, exp2, least, most, number, rename, select, size, total
 
 LOG2E = 1 / math.log(2)
 CLOSED = -150.0  # base 2: a factor this small is zero in float32
@@ -63,17 +63,22 @@ def between(later: Point, earlier: Point) -> Expr:
     return select(later.closings.same(earlier.closings), passed + (later.rest - earlier.rest), NEVER)
 
 
-def factors(k: Builder, form: Form, points: tuple[Points, ...], seen: Expr) -> Factors:
-    """The factors of one chunk under all gates."""
+def factors(k: Builder, form: Form, points: tuple[Points, ...], seen: Expr, within: Expr | None = None) -> Factors:
+    """The factors of one chunk under all gates; within, if it is known already."""
     if not points:
         return Factors()
     logs = exponents(points, form.future)
     return Factors(
-        k.let("within", exp2(select(seen, logs.within, NEVER))),
+        within_of(k, form, points, seen) if within is None else within,
         k.let("enter", exp2(logs.enter)),
         k.let("leave", exp2(logs.leave)),
         k.let("fade", exp2(logs.fade)),
     )
+
+
+def within_of(k: Builder, form: Form, points: tuple[Points, ...], seen: Expr) -> Expr | None:
+    """The factor between the positions of one chunk under all gates."""
+    return k.let("within", exp2(select(seen, exponents(points, form.future).within, NEVER))) if points else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,19 +119,30 @@ def gate_points(
 ) -> tuple[Points, ...]:
     """The points of one block of rows under every gate."""
     return tuple(
-        fixed_points(k, form, gate, fixed[gate.name], lane, prefix)
+        fixed_points(k, gate, form.future, fixed[gate.name], lane, prefix, lasting(w, form, here))
         if gate.fixed
         else varying_points(k, form, w, gate, here, spans, clamped, prefix)
         for gate in form.gates
     )
 
 
-def fixed_points(k: Builder, form: Form, gate: Gate, rate: Expr, lane: Expr, prefix: str = "") -> Points:
-    """A decay that is the same at every position: sums are multiples of its rate."""
-    upto = k.let(f"{prefix}{gate.name}_sum", cast(lane + 1, ACC) * rate)
-    short = k.let(f"{prefix}{gate.name}_before", cast(lane, ACC) * rate) if gate.shift else upto
-    target, source = (upto, short) if form.future else (short, upto)
-    return Points(Point(number(0.0)), Point(target), Point(rename(source, t="s")), Point(size("CHUNK", ACC) * rate))
+def fixed_points(k: Builder, gate: Gate, future: bool, rate: Expr, lane: Expr, prefix: str = "", lasting: Expr | None = None) -> Points:
+    """A decay that is the same at every position: sums are multiples of its rate. lasting: how many positions the block has, None where
+    that does not matter as nothing passes its end."""
+    count = size("CHUNK", ACC) if lasting is None else cast(lasting, ACC)
+    last = cast(lane + 1, ACC) if lasting is None else least(cast(lane + 1, ACC), count)
+    upto = k.let(f"{prefix}{gate.name}_sum", last * rate)
+    short = upto
+    if gate.shift:
+        before = cast(lane, ACC) if lasting is None else least(cast(lane, ACC), count)
+        short = k.let(f"{prefix}{gate.name}_before", before * rate)
+    target, source = (upto, short) if future else (short, upto)
+    return Points(Point(number(0.0)), Point(target), Point(rename(source, t="s")), Point(count * rate))
+
+
+def lasting(w: Walk, form: Form, here: Rows) -> Expr | None:
+    """How many of a block's positions the sequence has, where a state enters or leaves at its end."""
+    return least(size("CHUNK"), w.length - here.first) if form.initial or form.final else None
 
 
 def rate_of(k: Builder, w: Walk, gate: Gate, spans: Spans) -> Expr:

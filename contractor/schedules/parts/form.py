@@ -15,6 +15,7 @@ from contractor.program.expression import Expression
 from contractor.program.place import Place
 
 Side = Literal["n", "p"]
+Flow = Literal["", "target", "source"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,9 @@ class Form:
     source is not after its target; strict: lag 0 is left out too. support: what else an entry must satisfy. grouped: buffers with
     fewer than H heads. shifted: there are fewer sources than positions, so places of the support count from the scalar `offset` on.
     stateless: why the mask carries no state, in the user's words ("" if it does).
+    packed: sequences lie end to end, bounded by `starts` [SEQUENCES + 1]. initial, final: the state before the first position that is
+    walked over is read, the one after the last is stored, [SEQUENCES, H, N, P].
+    flow: what the pass does for a gate's gradient, of which both sides' passes make a half (see `parts.flow`).
     """
 
     steps: tuple[Gate | Matrix, ...] = ()
@@ -84,6 +88,10 @@ class Form:
     grouped: tuple[str, ...] = ()
     shifted: bool = False
     stateless: str = ""
+    packed: bool = False
+    initial: bool = False
+    final: bool = False
+    flow: Flow = ""
 
     @property
     def gates(self) -> tuple[Gate, ...]:
@@ -100,11 +108,19 @@ class Form:
         """True if every transition is one number for the whole state."""
         return not self.matrices and all(not gate.features for gate in self.gates)
 
+    @property
+    def walked(self) -> str:
+        """Why only an order that walks along the sequence with a state may evaluate the form, in the user's words; "" if others may."""
+        if self.initial or self.final:
+            return "no state enters or leaves it: it reads every source at its own place"
+        return "it would compare every pair of positions, of all packed sequences" if self.packed else ""
+
 
 @dataclass(frozen=True, slots=True)
 class Dimensions:
     """The sizes of one contraction in normal form: B batch, T positions, H heads (batch letters folded in), N inner, P outer; the
-    head count of each buffer that has fewer than H. offset: how many positions there are before the first source."""
+    head count of each buffer that has fewer than H. offset: how many positions there are before the first source. sequences: how many
+    are packed, 0 where each batch element is one."""
 
     B: int
     T: int
@@ -113,12 +129,19 @@ class Dimensions:
     P: int
     heads: tuple[tuple[str, int], ...] = ()
     offset: int = 0
+    sequences: int = 0
+
+    @property
+    def streams(self) -> int:
+        """How many sequences there are: packed ones, or the batch."""
+        return self.sequences or self.B
 
     @property
     def mapping(self) -> dict[str, int]:
         """Sizes by the names that kernels use."""
         counts = {heads_name(buffer): count for buffer, count in self.heads}
-        return {"B": self.B, "T": self.T, "H": self.H, "N": self.N, "P": self.P, "offset": self.offset, **counts}
+        own = {"B": self.B, "T": self.T, "H": self.H, "N": self.N, "P": self.P, "offset": self.offset}
+        return {**own, "SEQUENCES": self.streams, "BOUNDS": self.streams + 1, **counts}
 
 
 def heads_name(buffer: str) -> str:
@@ -151,7 +174,13 @@ def permuted(task: Task, roles: dict[str, str]) -> Task:
     old = dict(task.dimensions.heads)
     heads = tuple((role, old[source]) for role, source in roles.items() if source in old)
     heads += tuple((name, count) for name, count in task.dimensions.heads if name not in ROLES)
-    form = replace(task.form, grouped=tuple(name for name, _ in heads), future=task.form.future != (roles is not DQUERY))
+    form = replace(
+        task.form,
+        grouped=tuple(name for name, _ in heads),
+        future=task.form.future != (roles is not DQUERY),
+        initial=False,
+        final=False,
+    )
     dimensions = replace(task.dimensions, heads=heads)
     if roles is DVALUE:
         return replace(task, form=form, dimensions=dimensions)

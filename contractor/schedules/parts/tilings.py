@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from contractor.plan.machine import Machine
 from contractor.plan.plan import Tiling
 from contractor.plan.problem import BYTES
+from contractor.schedules.parts.flow import SPAN
 from contractor.schedules.parts.form import Task
 from contractor.schedules.parts.walk import Layout
 
 ROWS = 64
+SHORTEST = 4  # chunks of a segment
 SMALLEST = 64  # smaller blocks in a kernel of several products have been seen to fault, or worse, to be wrong, on Hopper
 DESCRIPTORS = (9, 0)  # older GPUs take a descriptor's loads apart, and then do not pipeline them
 ALIGNMENT = 16  # bytes; a descriptor's rows begin at multiples of it
@@ -29,6 +33,7 @@ def layout_of(task: Task, tiling: Tiling) -> Layout:
         precision="tf32x3" if task.dtype == "float32" else None,
         clamped=BYTES[task.dtype] == 2 and not task.careful,
         split=BYTES[task.dtype] == 2 and task.careful,
+        segmented="SEGMENTS" in dict(tiling.constants),
     )
 
 
@@ -41,7 +46,8 @@ def tiling(task: Task, machine: Machine, columns: int, warps: int, stages: int, 
     block_p = min(max(smallest, power(shape.P)), columns)
     whole = block_n == shape.N and shape.P % block_p == 0
     aligned = all(size * BYTES[task.dtype] % ALIGNMENT == 0 for size in (shape.N, shape.P))
-    via = "descriptor" if whole and aligned and machine.capability >= DESCRIPTORS else "pointer"
+    bounded = aligned and not task.form.packed  # a descriptor's rows end with the tensor, not with a sequence
+    via = "descriptor" if whole and bounded and machine.capability >= DESCRIPTORS else "pointer"
     return Tiling((("CHUNK", rows), ("BLOCK_N", block_n), ("BLOCK_P", block_p)), warps, stages, via)
 
 
@@ -57,3 +63,21 @@ def fits(task: Task, machine: Machine, one: Tiling) -> bool:
 def fitting(task: Task, machine: Machine, candidates: tuple[Tiling, ...]) -> tuple[Tiling, ...]:
     """The candidates whose tiles find room; none, where the state is too wide for the machine."""
     return tuple(one for one in candidates if fits(task, machine, one))
+
+
+def segmented(task: Task, machine: Machine, candidates: tuple[Tiling, ...]) -> tuple[Tiling, ...]:
+    """The candidates, with the constants that the chunked passes name; and cut into segments, so that one or two programs for each
+    multiprocessor come together."""
+    shape, more = task.dimensions, (("SPAN", SPAN),) if task.form.flow else ()
+    found: list[Tiling] = []
+    for one in candidates:
+        blocks = -(-shape.P // one["BLOCK_P"])
+        whole = replace(one, constants=(*one.constants, *more, *((("COLUMN_BLOCKS", blocks),) if task.form.flow else ())))
+        found.append(whole)
+        programs = max(1, blocks * shape.H * shape.streams)
+        most = shape.T // shape.sequences if shape.sequences else shape.T
+        for wanted in (machine.multiprocessors, 2 * machine.multiprocessors):
+            count = min(wanted // programs, most // (one["CHUNK"] * SHORTEST))
+            if machine.kind == "gpu" and count > 1:
+                found.append(replace(whole, constants=(*whole.constants, ("SEGMENTS", count))))
+    return tuple(dict.fromkeys(found))

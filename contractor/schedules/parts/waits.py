@@ -32,9 +32,9 @@ class Waits:
     registers: int
 
 
-def waits(kernel: Kernel, sizes: Mapping[str, int], warps: int, stages: int) -> Waits:
-    """What a program of a kernel waits for."""
-    places = Places(dict(sizes), programs_of(kernel, sizes), {})
+def waits(kernel: Kernel, sizes: Mapping[str, int], warps: int, stages: int, assumed: Mapping[str, float] | None = None) -> Waits:
+    """What a program of a kernel waits for. assumed: as `count` takes it."""
+    places = Places(dict(sizes), programs_of(kernel, sizes), dict(assumed or {}))
     repeated = tuple(unrolled(kernel.body, places, dict(places.start(kernel)), 1.0))
     lets = {one.tile: one.value for one in statements(kernel.body) if isinstance(one, Let)}
     read = [(x, one.times) for one in repeated for x in nodes_read(one.statement)]

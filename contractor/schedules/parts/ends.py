@@ -1,0 +1,75 @@
+"""The state where a walk begins and where it ends: given and asked for, or left by the segments before."""
+
+from __future__ import annotations
+
+from contractor.schedules.parts.form import Form
+from contractor.schedules.parts.walk import Layout, Walk
+from contractor.tile.build import Builder
+from contractor.tile.expression import Tile
+from contractor.tile.ops import ACC, Expr, Span, cast, cdiv, least, size
+
+STATE = ("SEQUENCES", "H", "N", "P")
+SEGMENT_STATE = ("SEQUENCES", "H", "SEGMENTS", "N", "P")
+SEGMENT = ("SEQUENCES", "H", "SEGMENTS")
+
+
+def entering(k: Builder, form: Form, layout: Layout, w: Walk, n: Span, p: Span) -> Tile:
+    """The carried state, before the program's first position."""
+    if form.initial:
+        source = k.buffer("initial", *STATE)
+        state = k.carry("state", cast(k.load("initial_tile", source, w.sequence, w.head, n, p), ACC))
+    else:
+        state = k.full("state", "n", "p")
+    if layout.segmented:
+        assert w.segment is not None
+        k.note("what the segments before have left: each one's own state, faded by those after it")
+        segments = k.buffer("segments", *SEGMENT_STATE, dtype=ACC)
+        with k.loop("earlier", walked_before(form, w)) as earlier:
+            number = size("SEGMENTS") - 1 - earlier if form.future else earlier
+            own = k.load("segment_tile", segments, w.sequence, w.head, number, n, p)
+            faded = state
+            if form.gates:
+                faded = state * k.load("segment_fade", k.buffer("fades", *SEGMENT, dtype=ACC), w.sequence, w.head, number)
+            k.update(state, faded + own)
+    return state
+
+
+def leaving(k: Builder, form: Form, layout: Layout, w: Walk, n: Span, p: Span, state: Expr) -> None:
+    """Stores the state after the last position, by the program that comes there."""
+    if not form.final:
+        return
+    target, columns = k.buffer("final", *STATE), p
+    if layout.segmented:
+        last = walked_before(form, w).same(size("SEGMENTS") - 1)
+        columns = Span("p", p.first, p.index, (p.index < size("P")) & last)
+    k.note("the state after the last position")
+    k.store(target, w.sequence, w.head, n, columns, value=cast(state, target.name))
+
+
+def walked_before(form: Form, w: Walk) -> Expr:
+    """How many segments are walked over before the program's own."""
+    assert w.segment is not None
+    return size("SEGMENTS") - 1 - w.segment if form.future else w.segment
+
+
+def segment(k: Builder, form: Form, layout: Layout, w: Walk) -> tuple[Expr | None, Expr]:
+    """The program's first chunk (None: 0) and how many it walks over; those of a segment are a multiple of what belongs together."""
+    chunks = k.let("chunks", cdiv(w.length, size("CHUNK")))
+    if not layout.segmented:
+        return None, chunks
+    assert w.segment is not None
+    each = cdiv(chunks, size("SEGMENTS"))
+    if form.flow:
+        together = size("SPAN") // size("CHUNK")
+        each = cdiv(each, together) * together
+    each = k.let("segment_chunks", each)
+    first = k.let("first_chunk", w.segment * each)
+    return first, k.let("own_chunks", least(each, chunks - first))
+
+
+def store_segment(k: Builder, w: Walk, n: Span, p: Span, state: Expr, fade: Expr | None) -> None:
+    """Stores a segment's own state and how much it fades what comes before it."""
+    assert w.segment is not None
+    k.store(k.buffer("segments", *SEGMENT_STATE, dtype=ACC), w.sequence, w.head, w.segment, n, p, value=state)
+    if fade is not None:
+        k.store(k.buffer("fades", *SEGMENT, dtype=ACC), w.sequence, w.head, w.segment, value=fade)
