@@ -78,12 +78,12 @@ def evaluate(expression: Expression, reading: Reading) -> Value:
         case Relabel():
             return Value(evaluate(expression.value, reading).tensor, expression.axes)
         case Apply():
-            return applied(expression, [evaluate(argument, reading) for argument in expression.arguments], reading.real)
+            return applied(expression, [argument(one, expression.number, reading) for one in expression.arguments], reading.real)
         case Reduce():
-            value = promoted(evaluate(expression.value, reading), expression.number, reading.real)
+            value = argument(expression.value, expression.number, reading)
             return in_order(reading.softmax(expression, value) if expression.under else reduced(expression, value), expression.axes)
         case Concat():
-            return laid_out(expression, [evaluate(part, reading) for part in expression.parts], reading)
+            return laid_out(expression, [argument(part, expression.number, reading) for part in expression.parts], reading)
         case Outer():
             return outer(expression, [evaluate(side, reading) for side in (expression.left, expression.right)])
         case Contract():
@@ -102,6 +102,13 @@ def in_order(value: Value, axes: Axes) -> Value:
     return value if value.axes == axes else Value(lined_up(value, axes), axes)
 
 
+def argument(expression: Expression, kind: Number, reading: Reading) -> Value:
+    """The value of what a node is applied to, with integers as reals, where the node's result is real or complex."""
+    if isinstance(expression, Constant) and kind is not Number.INT:
+        return number(float(expression.value))
+    return promoted(evaluate(expression, reading), kind, reading.real)
+
+
 def promoted(value: Value, kind: Number, real: torch.dtype) -> Value:
     """The value with integers as reals, where the result of a node is real or complex."""
     tensor = value.tensor
@@ -113,10 +120,9 @@ def promoted(value: Value, kind: Number, real: torch.dtype) -> Value:
 # ---- elementwise -----------------------------------------------------------------------------------------------------------------
 
 
-def applied(node: Apply, arguments: list[Value], real: torch.dtype) -> Value:
+def applied(node: Apply, values: list[Value], real: torch.dtype) -> Value:
     """An elementwise function; a complex number without dimensions has the precision of `real`."""
     function = ELEMENTWISE[node.function]
-    values = [promoted(argument, node.number, real) for argument in arguments]
     if function.matrix:
         return on_matrix(node, values)
     axes = joint(values)
@@ -147,10 +153,9 @@ def on_matrix(node: Apply, values: list[Value]) -> Value:
 def laid_out(node: Concat, parts: list[Value], reading: Reading) -> Value:
     """Parts end to end along the last of the node's axes."""
     common = tuple(axis for axis in node.axes if axis != node.axis)
-    values = [promoted(part, node.number, reading.real) for part in parts]
     renamed = [
         Value(value.tensor, tuple(axis if axis in common else node.axis for axis in value.axes)) if value.tensor.dim() else value
-        for value in values
+        for value in parts
     ]
     tensors = aligned(renamed, (*common, node.axis))
     dtype = result_type(tensors, reading.real)
@@ -197,7 +202,7 @@ def flattened(side: Value, positions: Axes, axis: str) -> Value:
 
 def contraction(node: Contract, reading: Reading) -> Value:
     """A contraction of its operands' values."""
-    operands = (promoted(evaluate(operand, reading), node.number, reading.real) for operand in node.operands)
+    operands = (argument(operand, node.number, reading) for operand in node.operands)
     return reading.contract(node, tuple(operands))
 
 

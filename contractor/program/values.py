@@ -76,8 +76,9 @@ def grouped(tensor: Tensor, heads: int) -> Tensor:
 
 def aligned(values: Sequence[Value], axes: Axes) -> list[Tensor]:
     """The values as tensors that broadcast against each other over the axes, their heads matched."""
-    heads = max((value.heads for value in values), default=1)
-    return [grouped(lined_up(value, axes), heads) for value in values]
+    tensors = [lined_up(value, axes) for value in values]
+    counts = {tensor.shape[1] for tensor in tensors if tensor.dim()}
+    return tensors if len(counts) < 2 else [grouped(tensor, max(counts)) for tensor in tensors]
 
 
 def broadcast(value: Value, axes: Axes, sizes: Mapping[str, int], device: torch.device | str = "cpu") -> Value:
