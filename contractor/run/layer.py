@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 import torch
@@ -15,7 +16,7 @@ from torch import Tensor
 from contractor.plan.problem import Problem
 from contractor.program.dense import Grid, dense_mask
 from contractor.program.evaluate import Reading, evaluate
-from contractor.program.expression import Contract, Expression, Number, Reduce
+from contractor.program.expression import Contract, Expression, Number, Reduce, Variable
 from contractor.program.mixing import Core, Mixing, contractions, mixings, places
 from contractor.program.program import Definition, Program
 from contractor.program.reduce import masked_softmax
@@ -35,7 +36,8 @@ Order = Callable[[Contract], Path]
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """What every call at the same sizes shares: each mixing and each order of an ordinary contraction by the identity of its node, each
-    core's task, how it is evaluated, and its direct route if it has one by the core's name; sizes and definitions by name."""
+    core's task, how it is evaluated, and its direct route if it has one by the core's name; sizes and definitions by name.
+    alone: the core whose result, as the kernel gives it, is the layer's only output, if there is such a one."""
 
     problem: Problem
     mixings: dict[int, Mixing]
@@ -45,30 +47,48 @@ class Prepared:
     directs: dict[str, Direct]
     sizes: dict[str, int]
     definitions: dict[str, Definition]
+    alone: Core | None
 
 
 def prepare(problem: Problem, choose: Choose, order: Order) -> Prepared:
     """Prepares a problem. Raises RefusedError if a core has no order of evaluation."""
-    found = mixings(problem.program)
+    program = problem.program
+    found = mixings(program)
     known = {mixing.contract: mixing for mixing in found}
     cores = [core for mixing in found for core in mixing.terms]
-    written = [expression for _, expression in places(problem.program)] + [value for core in cores for value in core.expressions]
+    written = [expression for _, expression in places(program)] + [value for core in cores for value in core.expressions]
     nodes = [node for expression in written for node in contractions(expression)]
     tasks = {core.name: task(core, problem) for core in cores}
-    directs = ((core.name, direct(core, tasks[core.name], problem)) for core in cores)
+    routes = ((core.name, direct(core, tasks[core.name], problem)) for core in cores)
+    directs = {name: route for name, route in routes if route is not None}
+    definitions = {one.name: one for one in program.definitions if isinstance(one, Definition)}
     return Prepared(
         problem,
         {id(node): known[node] for node in nodes if node in known},
         {id(node): order(node) for node in nodes if node not in known},
         tasks,
         {core.name: choose(core) for core in cores},
-        {name: found for name, found in directs if found is not None},
+        directs,
         problem.sizes.mapping,
-        {one.name: one for one in problem.program.definitions if isinstance(one, Definition)},
+        definitions,
+        alone(program.outputs, definitions, known, directs),
     )
 
 
-@dataclass(frozen=True, slots=True)
+def alone(
+    outputs: tuple[Expression, ...], definitions: dict[str, Definition], known: dict[Contract, Mixing], directs: dict[str, Direct]
+) -> Core | None:
+    """The core whose result is the layer's only output as it is returned, [B, position, heads, feature]."""
+    value = outputs[0]
+    while isinstance(value, Variable) and value.name in definitions and value.axes == definitions[value.name].value.axes:
+        value = definitions[value.name].value
+    if len(outputs) > 1 or not isinstance(value, Contract) or value not in known or len(known[value].terms) > 1:
+        return None
+    core = known[value].terms[0]
+    return core if core.name in directs and directs[core.name].axes == value.axes and len(value.axes) == 2 else None
+
+
+@dataclass(frozen=True)
 class Call:
     """One call: what was prepared for its sizes, its operands in call layout, the dtype and device of its contractions. `found` holds
     the values of operands and definitions by name, of what cores read by the expression's identity, as they are asked for."""
@@ -78,10 +98,6 @@ class Call:
     dtype: torch.dtype
     device: torch.device
     found: dict[str | int, Value] = field(default_factory=dict[str | int, Value])
-    reading: Reading = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "reading", self.read())
 
     @property
     def problem(self) -> Problem:
@@ -93,7 +109,8 @@ class Call:
         """The layer."""
         return self.problem.program
 
-    def read(self) -> Reading:
+    @cached_property
+    def reading(self) -> Reading:
         """How the layer's expressions are read in this call."""
         real = torch.promote_types(self.dtype, torch.float32)
         return Reading(self.look, self.contract, self.softmax, self.prepared.sizes, self.positions, real, self.device, self.mixing)
@@ -142,19 +159,24 @@ class Call:
 
     def mixed(self, core: Core) -> Value:
         """One core of a mixing."""
-        form = self.normal(core)
-        names = tuple(form.tensors)
-        result, *_ = Mix.apply(form.task, self.prepared.evaluators[core.name], names, form.zeros, *form.tensors.values())
-        return form.restore(result)
+        form = self.direct(core) or normal(self.frame(core), self.prepared.tasks[core.name])
+        return form.restore(self.result(core, form))
 
-    def normal(self, core: Core) -> Normal:
-        """The tensors of a core, by its direct route if it has one and this call may take it."""
+    def direct(self, core: Core) -> Normal | None:
+        """The tensors of a core by its direct route, if it has one and this call may take it."""
         direct = self.prepared.directs.get(core.name)
         tensors = None if direct is None else direct.tensors(self.operands, self.find, self.device)
-        if direct is not None and tensors is not None:
-            return Normal(direct.task, tensors, direct.restore)
-        frame = Frame(core, self.problem, self.find, self.dtype, self.device)
-        return normal(frame, self.prepared.tasks[core.name])
+        return None if direct is None or tensors is None else Normal(direct.task, tensors, direct.restore)
+
+    def frame(self, core: Core) -> Frame:
+        """What the tensors of a core are fitted to."""
+        return Frame(core, self.problem, self.find, self.dtype, self.device)
+
+    def result(self, core: Core, form: Normal) -> Tensor:
+        """The kernel's result [B, T, heads, P]."""
+        names = tuple(form.tensors)
+        result, *_ = Mix.apply(form.task, self.prepared.evaluators[core.name], names, form.zeros, *form.tensors.values())
+        return result
 
     def softmax(self, node: Reduce, value: Value) -> Value:
         """A softmax under a mask, dense."""
@@ -174,4 +196,7 @@ def called(prepared: Prepared, tensors: dict[str, Tensor], dtype: torch.dtype) -
     program, sizes = prepared.problem.program, prepared.problem.sizes
     device = next(iter(tensors.values())).device
     call = Call(prepared, tensors, dtype, device)
+    whole = None if prepared.alone is None else call.direct(prepared.alone)
+    if prepared.alone is not None and whole is not None:
+        return (call.result(prepared.alone, whole),)
     return tuple(to_call(evaluate(output, call.reading), sizes.B, sizes.H, device) for output in program.outputs)
