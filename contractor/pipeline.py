@@ -109,9 +109,9 @@ class Compiled:
 
     options: Options
 
-    def pose(self, program: Program, shapes: dict[str, tuple[int, ...]], dtype: str) -> Problem:
-        """Operands' shapes and dtype → the problem."""
-        return problem_from_shapes(program, shapes, dtype)
+    def pose(self, program: Program, shapes: dict[str, tuple[int, ...]], dtype: str, **beside: Any) -> Problem:
+        """Operands' shapes and dtype, and what is beside them → the problem."""
+        return problem_from_shapes(program, shapes, dtype, **beside)
 
     def size(self, program: Program, **sizes: Any) -> Problem:
         """Sizes by letter → the problem."""

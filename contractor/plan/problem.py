@@ -40,13 +40,16 @@ class Packed:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One layer at given sizes. heads: (operand, its head count) for those that do not have all H heads; dtype: of the inputs."""
+    """One layer at given sizes. heads: (operand, its head count) for those that do not have all H heads; dtype: of the inputs. initial,
+    final: a state is handed in, and handed out."""
 
     program: Program
     sizes: Sizes
     dtype: DType = "bfloat16"
     heads: tuple[tuple[str, int], ...] = ()
     packed: Packed | None = None
+    initial: bool = False
+    final: bool = False
 
     def heads_of(self, operand: str) -> int:
         """How many heads an operand has."""

@@ -8,6 +8,7 @@ from typing import cast
 from contractor.errors import ArgumentError
 from contractor.plan.problem import BYTES, DType, Packed, Problem, Sizes
 from contractor.plan.relations import Evidence, Relations, relations, solve
+from contractor.program.carry import stateless, unpackable
 from contractor.program.expression import POSITIONS
 from contractor.program.program import Operand, Program
 
@@ -20,27 +21,37 @@ def problem_from_sizes(
     dtype: str = "bfloat16",
     heads: Mapping[str, int] | None = None,
     packed: int | None = None,
+    initial: bool = False,
+    final: bool = False,
     **sizes: int,
 ) -> Problem:
     """A problem from sizes by letter: `B=4, T=4096, H=32, N=128, P=128`.
 
     B and H are 1 if not given; of T and S either is the other's length if not given; sizes that follow from definitions need not be
     given. heads: the head counts of operands that have fewer than H. packed: how many sequences lie end to end along T (B is 1).
-    Raises ArgumentError for a missing, unknown or contradictory size.
+    initial, final: a state is handed in, and handed out.
+    Raises ArgumentError for a missing, unknown or contradictory size, and for sequences or states that the layer cannot have.
     """
     known = relations(program)
     refuse_unknown(known, sizes)
     solved = solve(known, [Evidence(axis, size) for axis, size in sizes.items()])
-    return assemble(program, known, {"B": 1, "H": 1} | solved, dtype, head_counts(program, solved.get("H", 1), heads or {}), packed)
+    return assemble(
+        program, known, {"B": 1, "H": 1} | solved, dtype, head_counts(program, solved.get("H", 1), heads or {}), (packed, initial, final)
+    )
 
 
 def problem_from_shapes(
-    program: Program, shapes: Mapping[str, tuple[int, ...]], dtype: str = "bfloat16", packed: int | None = None
+    program: Program,
+    shapes: Mapping[str, tuple[int, ...]],
+    dtype: str = "bfloat16",
+    packed: int | None = None,
+    initial: bool = False,
+    final: bool = False,
 ) -> Problem:
     """A problem from the shape of every operand, in the layouts of `Operand`.
 
     Raises ArgumentError for a missing or unknown operand, a wrong number of dimensions, sizes that contradict each other (naming
-    operand, axis and both sizes) or head counts that do not divide H.
+    operand, axis and both sizes) or head counts that do not divide H. packed, initial, final: as above.
     """
     refuse_operands(program, shapes)
     known = relations(program)
@@ -54,7 +65,7 @@ def problem_from_shapes(
     most = max(heads.values(), default=1)
     counts = {operand.name: heads.get(operand.name, 1) for operand in program.operands}
     solved |= {"B": batch_of([each for each in found if each.axis == "batch"]), "H": most}
-    return assemble(program, known, solved, dtype, head_counts(program, most, counts), packed)
+    return assemble(program, known, solved, dtype, head_counts(program, most, counts), (packed, initial, final))
 
 
 def assemble(
@@ -63,9 +74,9 @@ def assemble(
     sizes: Mapping[str, int],
     dtype: str,
     heads: tuple[tuple[str, int], ...],
-    packed: int | None,
+    beside: tuple[int | None, bool, bool],
 ) -> Problem:
-    """The problem, once nothing is missing."""
+    """The problem, once nothing is missing. beside: packed, initial, final."""
     dtype = str(dtype).removeprefix("torch.")
     if dtype not in BYTES:
         raise ArgumentError(f"unknown dtype {dtype!r}; there are {', '.join(BYTES)}")
@@ -75,11 +86,24 @@ def assemble(
     missing += [axis for axis in known.axes if axis not in sizes]
     if missing or targets is None or sources is None:
         raise ArgumentError(f"no size for {', '.join(missing)}; {layer_has(known)}")
-    if packed is not None and (sizes["B"] != 1 or packed < 0):
-        raise ArgumentError(f"packed sequences lie end to end in a batch of 1; B is {sizes['B']} and there are {packed} sequences")
+    packed, initial, final = beside
+    refuse_whole(program, sizes["B"], targets != sources, *beside)
     features = tuple((axis, sizes[axis]) for axis in known.axes)
     whole = Sizes(sizes["B"], targets, sources, sizes["H"], features)
-    return Problem(program, whole, cast(DType, dtype), heads, None if packed is None else Packed(packed))
+    return Problem(program, whole, cast(DType, dtype), heads, None if packed is None else Packed(packed), initial, final)
+
+
+def refuse_whole(program: Program, batch: int, uneven: bool, packed: int | None, initial: bool, final: bool) -> None:
+    """Raises ArgumentError for packed sequences or states where the layer, or the sizes, do not allow them."""
+    if packed is not None:
+        if batch != 1 or packed < 1:
+            raise ArgumentError(f"packed sequences lie end to end in a batch of 1; B is {batch} and there are {packed} sequences")
+        if reason := unpackable(program):
+            raise ArgumentError(f"{program.name} takes no packed sequences: {reason}")
+    if (initial or final) and (reason := stateless(program)):
+        raise ArgumentError(f"{program.name} has no state to carry: {reason}")
+    if uneven and (initial or final or packed is not None):
+        raise ArgumentError("T and S must be one length where sequences are packed or a state is handed on")
 
 
 def layer_has(known: Relations) -> str:

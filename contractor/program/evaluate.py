@@ -50,7 +50,8 @@ class Reading:
 
     look: an operand or a definition by name. contract: a contraction and its operands' values, in order (without a mask: `einsum`).
     softmax: a softmax under a mask and its value (`reduce.masked_softmax` does it, given the mask). sizes: of the axes; T and S are
-    the own sequence's. positions: what `pos` gives, integers [T] or [S]. real: what integers become. device: where numbers go.
+    the own sequence's. positions: what `pos` gives, integers [T] or [S], with the batch in front
+    where that matters. real: what integers become. device: where numbers go.
     mixing: a contraction that finds its operands itself; None leaves it to `contract`.
     """
 
@@ -72,7 +73,8 @@ def evaluate(expression: Expression, reading: Reading) -> Value:
         case Size():
             return number(reading.sizes[expression.axis])
         case Position():
-            return Value(reading.positions(expression.axis)[None, None], expression.axes)
+            positions = reading.positions(expression.axis)
+            return Value((positions if positions.dim() > 1 else positions[None])[:, None], expression.axes)
         case Variable():
             return in_order(reading.look(expression.name), expression.axes)
         case Relabel():

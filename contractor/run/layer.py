@@ -26,6 +26,7 @@ from contractor.run.direct import Direct, direct
 from contractor.run.frame import Frame
 from contractor.run.mix import Evaluator, Mix
 from contractor.run.normal import Normal, normal
+from contractor.run.state import State
 from contractor.schedules.parts.form import Task
 from contractor.schedules.parts.task import task
 
@@ -88,15 +89,26 @@ def alone(
     return core if core.name in directs and directs[core.name].axes == value.axes and len(value.axes) == 2 else None
 
 
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What a call is given beside its operands: the state before it and, for packed sequences, their bounds, int64 [sequences + 1]."""
+
+    state: State | None = None
+    starts: Tensor | None = None
+
+
 @dataclass(frozen=True)
 class Call:
-    """One call: what was prepared for its sizes, its operands in call layout, the dtype and device of its contractions. `found` holds
-    the values of operands and definitions by name, of what cores read by the expression's identity, as they are asked for."""
+    """One call: what was prepared for its sizes, its operands in call layout, the dtype and device of its contractions, what is beside
+    them. `found` holds the values of operands and definitions by name, of what cores read by the expression's identity, as they are
+    asked for; `finals` the states that cores have left, by name."""
 
     prepared: Prepared
     operands: dict[str, Tensor]
     dtype: torch.dtype
     device: torch.device
+    beside: Beside
+    finals: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
     found: dict[str | int, Value] = field(default_factory=dict[str | int, Value])
 
     @property
@@ -137,10 +149,15 @@ class Call:
         return self.found[id(expression)]
 
     def positions(self, axis: Literal["T", "S"]) -> Tensor:
-        """`pos(S)` = s and `pos(T)` = t + S − T."""
-        sizes = self.problem.sizes
+        """`pos(S)` = s and `pos(T)` = t + S − T, in the own sequence, and from where the state has come."""
+        sizes, starts, state = self.problem.sizes, self.beside.starts, self.beside.state
         first = sizes.S - sizes.T if axis == "T" else 0
-        return torch.arange(first, sizes.S, device=self.device)
+        row = torch.arange(first, sizes.S, device=self.device)
+        if starts is None:
+            return row if state is None else row + state.positions[:, None]
+        sequence = torch.searchsorted(starts[1:], row, right=True).clamp(max=starts.shape[0] - 2)
+        place = row - starts[sequence]
+        return place if state is None else place + state.positions[sequence]
 
     def contract(self, contract: Contract, operands: tuple[Value, ...]) -> Value:
         """An ordinary contraction, pair by pair."""
@@ -174,9 +191,18 @@ class Call:
 
     def result(self, core: Core, form: Normal) -> Tensor:
         """The kernel's result [B, T, heads, P]."""
-        names = tuple(form.tensors)
-        result, *_ = Mix.apply(form.task, self.prepared.evaluators[core.name], names, form.zeros, *form.tensors.values())
+        tensors = form.tensors | self.handed(core)
+        names = tuple(tensors)
+        result, *final = Mix.apply(form.task, self.prepared.evaluators[core.name], names, form.zeros, *tensors.values())
+        if final:
+            (self.finals[core.name],) = final
         return result
+
+    def handed(self, core: Core) -> dict[str, Tensor]:
+        """What a core's kernel reads beside its operands."""
+        starts, state = self.beside.starts, self.beside.state
+        found = {} if starts is None else {"starts": starts}
+        return found if state is None else found | {"initial": state.tensors[core.name]}
 
     def softmax(self, node: Reduce, value: Value) -> Value:
         """A softmax under a mask, dense."""
@@ -191,12 +217,21 @@ class Call:
         return Value(value.tensor.to(kinds[expression.number]), value.axes)
 
 
-def called(prepared: Prepared, tensors: dict[str, Tensor], dtype: torch.dtype) -> tuple[Tensor, ...]:
-    """The outputs of a layer for tensors in call layout."""
-    program, sizes = prepared.problem.program, prepared.problem.sizes
+def called(prepared: Prepared, tensors: dict[str, Tensor], dtype: torch.dtype, beside: Beside) -> tuple[tuple[Tensor, ...], State | None]:
+    """The outputs of a layer for tensors in call layout and, where it is asked for, the state after them."""
     device = next(iter(tensors.values())).device
-    call = Call(prepared, tensors, dtype, device)
+    call = Call(prepared, tensors, dtype, device, beside)
     whole = None if prepared.alone is None else call.direct(prepared.alone)
     if prepared.alone is not None and whole is not None:
-        return (call.result(prepared.alone, whole),)
-    return tuple(to_call(evaluate(output, call.reading), sizes.B, sizes.H, device) for output in program.outputs)
+        outputs = (call.result(prepared.alone, whole),)
+    else:
+        sizes, wanted = prepared.problem.sizes, prepared.problem.program.outputs
+        outputs = tuple(to_call(evaluate(output, call.reading), sizes.B, sizes.H, device) for output in wanted)
+    return outputs, State(call.finals, passed(call)) if prepared.problem.final else None
+
+
+def passed(call: Call) -> Tensor:
+    """How many positions each sequence has had after a call."""
+    starts, state, sizes = call.beside.starts, call.beside.state, call.problem.sizes
+    now = torch.full((sizes.B,), sizes.T, device=call.device) if starts is None else starts.diff()
+    return now if state is None else state.positions + now

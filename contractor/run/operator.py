@@ -12,11 +12,12 @@ from torch import Tensor
 from contractor.errors import ArgumentError
 from contractor.plan.plan import Plan
 from contractor.plan.problem import Problem
-from contractor.program.expression import Number
+from contractor.program.expression import POSITIONS, Number
 from contractor.program.mixing import contracted
 from contractor.program.program import Operand, Program
 from contractor.program.show import axes_text, show
-from contractor.run.layer import Prepared, called
+from contractor.run.layer import Beside, Prepared, called
+from contractor.run.state import State, bounds, counted, fitted
 
 MOST_SHAPES = 256
 FLOATING = (torch.bfloat16, torch.float16, torch.float32, torch.float64, torch.complex64, torch.complex128)
@@ -26,8 +27,8 @@ DTYPES = (*FLOATING, torch.bool, torch.uint8, torch.int8, torch.int16, torch.int
 class Steps(Protocol):
     """The arrows that an operator follows: how it was compiled, as data that the pipeline gives methods to."""
 
-    def pose(self, program: Program, shapes: dict[str, tuple[int, ...]], dtype: str) -> Problem:
-        """Operands' shapes and dtype → the problem."""
+    def pose(self, program: Program, shapes: dict[str, tuple[int, ...]], dtype: str, **beside: Any) -> Problem:
+        """Operands' shapes and dtype, and what is beside them (packed, initial, final) → the problem."""
         ...
 
     def size(self, program: Program, **sizes: Any) -> Problem:
@@ -97,35 +98,68 @@ class Operator:
     def __reduce__(self) -> tuple[type[Operator], tuple[Program, Steps]]:
         return Operator, (self.program, self.steps)
 
-    def __call__(self, *positional: Any, **named: Any) -> Tensor | tuple[Tensor, ...]:
-        """The layer's outputs.
+    def __call__(
+        self,
+        *positional: Any,
+        initial_state: State | Tensor | None = None,
+        return_state: bool = False,
+        cu_seqlens: Tensor | None = None,
+        **named: Any,
+    ) -> Any:
+        """The layer's outputs: a tensor, or several as a tuple; with `return_state`, (outputs, the State after the last position).
 
+        initial_state: the State that an earlier call returned, after which this one's positions come (or its tensor, float32 [batch, head,
+        N, P], where there is one mixing); None is a state of zeros. Both states are differentiable; a whole sequence is the same as its
+        parts, one after the other. cu_seqlens: int32 or int64 [sequences + 1], on either device: sequences lie end to end in a batch of
+        1, cu_seqlens[i] to cu_seqlens[i + 1] is one of them, which may be empty; there is a state for each. On a GPU it is not looked at,
+        as that would make the host wait: it must rise from 0 to T.
         Raises ArgumentError if an operand is missing, unknown, given twice, of the wrong kind of number, on another device, or does not
-        fit: it names operand, axis and both sizes. Raises RefusedError if no order of evaluation may be used.
+        fit: it names operand, axis and both sizes; and where the layer has no state or takes no packed sequences, with the reason.
+        Raises RefusedError if no order of evaluation may be used.
         """
         given = self.bound(positional, named)
-        met = self.met(given)
+        packed = counted(cu_seqlens)
+        met = self.met(given, (packed, initial_state is not None, return_state))
         tensors = with_numbers(given, met) if met.numbers else given
-        outputs = tuple(as_working(output, met.dtype) for output in called(met.prepared, tensors, met.dtype))
-        return outputs[0] if len(outputs) == 1 else outputs
+        starts = None if cu_seqlens is None else bounds(cu_seqlens, met.prepared.problem.sizes.T, met.device)
+        state = None if initial_state is None else fitted(initial_state, met.prepared.tasks, self.program.name, met.device)
+        found, final = called(met.prepared, tensors, met.dtype, Beside(state, starts))
+        outputs = tuple(as_working(output, met.dtype) for output in found)
+        answer = outputs[0] if len(outputs) == 1 else outputs
+        return (answer, final) if return_state else answer
 
-    def met(self, given: dict[str, Any]) -> Met:
+    def step(self, state: State | Tensor | None = None, *positional: Any, **named: Any) -> Any:
+        """One position more: (outputs, the State after it).
+
+        state: from a call, or from an earlier step; None before the first position. Operands with a position are given without it,
+        [batch, head, features…] (or with one of size 1, [batch, 1, head, features…]); outputs come back in the same way.
+        """
+        given = self.bound(positional, named)
+        taken = {operand.name: stepped(operand, given[operand.name]) for operand in self.program.operands}
+        found, final = self(**{name: tensor for name, (tensor, _) in taken.items()}, initial_state=state, return_state=True)
+        if all(long for _, long in taken.values() if long is not None):
+            return found, final
+        outputs = tuple(output.squeeze(1) for output in (found if isinstance(found, tuple) else (found,)))
+        return (outputs if isinstance(found, tuple) else outputs[0]), final
+
+    def met(self, given: dict[str, Any], beside: tuple[int | None, bool, bool]) -> Met:
         """What calls with such operands share, prepared at the first of them."""
-        key = (torch.get_default_dtype(), *(likeness(value) for value in given.values()))
+        key = (torch.get_default_dtype(), beside, *(likeness(value) for value in given.values()))
         found = self.known.get(key)
         if found is None:
             if len(self.known) >= MOST_SHAPES:
                 self.known.clear()
-            found = self.known[key] = self.meet(given)
+            found = self.known[key] = self.meet(given, *beside)
         return found
 
-    def meet(self, given: dict[str, Any]) -> Met:
+    def meet(self, given: dict[str, Any], packed: int | None, initial: bool, final: bool) -> Met:
         """The first call with such operands: raises ArgumentError if they do not fit."""
         for operand in self.program.operands:
             refuse_kind(operand, given[operand.name])
         dtype, device = working_dtype(self.contracted, given), device_of(given)
         shapes = {name: tuple(value.shape) if isinstance(value, Tensor) else () for name, value in given.items()}
-        problem = self.steps.pose(self.program, shapes, str(dtype).removeprefix("torch."))
+        kind = str(dtype).removeprefix("torch.")
+        problem = self.steps.pose(self.program, shapes, kind, packed=packed, initial=initial, final=final)
         numbers = tuple(name for name, value in given.items() if not isinstance(value, Tensor))
         return Met(self.steps.prepare(problem, device), dtype, device, numbers)
 
@@ -167,6 +201,21 @@ class Operator:
 def likeness(value: Any) -> Any:
     """All of an operand that a call's preparation depends on."""
     return (value.shape, value.dtype, value.device, value.layout) if isinstance(value, Tensor) else type(value)
+
+
+def stepped(operand: Operand, value: Any) -> tuple[Any, bool | None]:
+    """An operand of a single step with its position, and whether it had one already (None: it has no position)."""
+    positions = [axis for axis in operand.axes if axis in POSITIONS]
+    if operand.role == "param" or not positions:
+        return value, None
+    whole = isinstance(value, Tensor) and value.dim() == 2 + len(operand.axes)
+    if isinstance(value, Tensor) and value.dim() == 1 + len(operand.axes):
+        return value.unsqueeze(1), False
+    if not whole or value.shape[1] != 1:
+        shape = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
+        features = ", ".join(["batch", "head", *operand.axes[1:]])
+        raise ArgumentError(f"{operand.name} of a step must be [{features}], one position, not {shape}")
+    return value, True
 
 
 def refuse_kind(operand: Operand, value: Any) -> None:

@@ -115,7 +115,7 @@ def one_chunk(c: Place, chunk: Expr, state: Tile) -> None:
     fades = c.factors(here)
     result = read_out(c, here, query, key, value, fades, state)
     if c.form.flow:
-        leave_flow(k, c.w, here.span("t"), c.p, result)
+        leave_flow(k, c.layout, c.w, here.span("t"), c.p, result)
     k.note("carry: fade the state, add the chunk's outer products")
     advance(k, c.layout, state, key, value, fades)
 

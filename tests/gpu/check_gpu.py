@@ -1,6 +1,6 @@
 """On a GPU: the numbers of real layers first, against float64 and against the peers that are installed; then times.
 
-    python tests/gpu/check_gpu.py [numbers] [times]
+    python tests/gpu/check_gpu.py [numbers] [states] [times]
 
 Outputs are checked on fresh random inputs, three times over, bit for bit equal on repetition. Peers (flash-linear-attention, mamba_ssm)
 are compared where they can be imported; nothing here builds or fetches them. Exits 1 if any number is out of bounds.
@@ -92,6 +92,73 @@ def numbers(name: str, schedule: str, seed: int) -> None:
     verdict(f"{name} {schedule} bitwise repeatable", float((again != got.detach()).sum()), 0.0)
     for key, one, other in zip(leaves, gradients, wanted_gradients, strict=True):
         verdict(f"{name} {schedule} gradient of {key}", error(one, other), BACKWARD)
+
+
+def gated(batch: int, length: int, heads: int, inner: int, outer: int, strength: float = 2.0) -> dict[str, Tensor]:
+    """Query, key, value and a log gate."""
+    gate = torch.nn.functional.logsigmoid(normal(batch, length, heads, dtype=torch.float32) + strength)
+    keys = {name: normal(batch, length, heads, inner) for name in "QK"}
+    return {**keys, "V": normal(batch, length, heads, outer), "G": gate}
+
+
+def cut(tensors: dict[str, Tensor], first: int, end: int) -> dict[str, Tensor]:
+    """Some positions of the operands that have them."""
+    return {key: one[:, first:end] if one.dim() > 1 else one for key, one in tensors.items()}
+
+
+def with_states(
+    op: contractor.Operator, tensors: dict[str, Tensor], before: Tensor, arrived: tuple[Tensor, Tensor], packed: dict[str, Tensor]
+) -> list[Tensor]:
+    """The result, the final state, the gradients of all operands and of the initial state."""
+    leaves = {key: one.clone().requires_grad_() for key, one in tensors.items()}
+    start = before.clone().requires_grad_()
+    result, state = op(**leaves, initial_state=start, return_state=True, **packed)
+    (final,) = state.tensors.values()
+    gradients = [one.to(like.dtype) for one, like in zip(arrived, (result, final), strict=True)]
+    return [result.detach(), final.detach(), *torch.autograd.grad([result, final], [*leaves.values(), start], gradients)]
+
+
+STATES = {
+    "a state in and out": (2, 1000, 4, 128, 128, None),
+    "few heads, segments": (1, 8192, 2, 128, 128, None),
+    "narrow and uneven": (2, 333, 3, 72, 40, None),
+    "packed": (1, 3000, 4, 128, 64, (0, 1, 1, 700, 701, 1500, 2999, 3000, 3000)),
+    "packed, wide": (1, 1500, 2, 256, 256, (0, 700, 1500)),
+}
+
+
+def states(name: str, kind: str, strength: float = 2.0) -> None:
+    """Forward and backward with states at both ends, whole and in two parts, against float64; then the last positions step by step."""
+    *shape, bounds = STATES[name]
+    batch, length, heads, inner, outer = shape
+    torch.manual_seed(5)
+    text = {"gated": GATED, "fixed": FIXED, "causal": CAUSAL}[kind]
+    op, exact = contractor.compile(text), contractor.compile(text, backend="torch", schedule="chunked")
+    tensors = gated(batch, length, heads, inner, outer, strength)
+    if kind != "gated":
+        del tensors["G"]
+    if kind == "fixed":
+        tensors["g"] = 1 - 2.0 ** (-3.0 - torch.arange(heads, device="cuda"))
+    packed = {} if bounds is None else {"cu_seqlens": torch.tensor(bounds, device="cuda", dtype=torch.int32)}
+    before = torch.randn(batch if bounds is None else len(bounds) - 1, heads, inner, outer, device="cuda")
+    arrived = normal(batch, length, heads, outer), torch.randn_like(before)
+    found = with_states(op, tensors, before, arrived, packed)
+    wide = with_states(exact, {key: one.double() for key, one in tensors.items()}, before.double(), arrived, packed)
+    for part, one, other in zip(("result", "final state", *tensors, "initial state"), found, wide, strict=True):
+        verdict(f"{name} {kind} {part}", error(one, other), FORWARD if part in ("result", "final state") else BACKWARD)
+    again = with_states(op, tensors, before, arrived, packed)
+    verdict(f"{name} {kind} bitwise repeatable", float(sum((one != two).sum() for one, two in zip(found, again, strict=True))), 0.0)
+    if bounds is None:
+        half, last = length // 3, length - 3
+        parts, state = [], before
+        for first, end in ((0, half), (half, last)):
+            one, state = op(**cut(tensors, first, end), initial_state=state, return_state=True)
+            parts.append(one)
+        for place in range(last, length):
+            one, state = op.step(state, **cut(tensors, place, place + 1))
+            parts.append(one)
+        verdict(f"{name} {kind} in parts and steps", error(torch.cat(parts, 1), wide[0]), FORWARD)
+        verdict(f"{name} {kind} state after parts and steps", error(state.tensors["output"], wide[1]), FORWARD)
 
 
 def peers(seed: int) -> None:
@@ -194,6 +261,12 @@ def main(wanted: list[str]) -> int:
                 for schedule in ("chunked", "quadratic", "recurrent") if seed == 0 else ("chunked",):
                     numbers(name, schedule, seed)
         peers(0)
+    if "states" in wanted or not wanted:
+        for name in STATES:
+            for kind in ("causal", "fixed", "gated"):
+                states(name, kind)
+        states("a state in and out", "gated", strength=-0.5)
+        states("few heads, segments", "gated", strength=8.0)
     if "times" in wanted or not wanted:
         times()
     print(f"{len(failures)} failed" + (": " + ", ".join(failures) if failures else ""))

@@ -51,6 +51,9 @@ def task(core: Core, problem: Problem) -> Task:
         grouped=tuple(name for name, _ in shape.heads),
         shifted=support is not None and problem.sizes.S < problem.sizes.T,
         stateless=core.term.carries(),
+        packed=problem.packed is not None,
+        initial=problem.initial,
+        final=problem.final,
     )
     return Task(form, shape, REAL.get(problem.dtype, problem.dtype))
 
@@ -208,6 +211,7 @@ def dimensions(core: Core, problem: Problem) -> Dimensions:
         P=extent(core, problem, core.outer) * (2 if outer else 1),
         heads=tuple(grouped(core, problem, heads)),
         offset=max(0, problem.sizes.T - problem.sizes.S),
+        sequences=problem.packed.sequences if problem.packed else 0,
     )
 
 

@@ -1,0 +1,110 @@
+"""What a layer carries from one call to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from contractor.errors import ArgumentError
+from contractor.schedules.parts.form import Task
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class State:
+    """What a layer carries past a position, for each sequence.
+
+    tensors: for each mixing (or term of one) by name, [sequences, heads, N, P], float32 unless another dtype was asked for: what key
+    and value have added up to under the mask. positions: int64 [sequences], how many positions each sequence has had. One object serves
+    a whole sequence, a part of one and a single step; index it by sequence, move it, copy it, pickle it.
+    """
+
+    tensors: Mapping[str, Tensor]
+    positions: Tensor
+
+    def __len__(self) -> int:
+        """How many sequences there are."""
+        return int(self.positions.shape[0])
+
+    def __getitem__(self, index: Any) -> State:
+        """The state of some sequences: an index, a slice, a list or a tensor of indices; the sequence axis stays."""
+        chosen = slice(index, index + 1 or None) if isinstance(index, int) else index
+        return self.each(lambda tensor: tensor[chosen])
+
+    def __repr__(self) -> str:
+        parts = ", ".join(
+            f"{name} {list(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}" for name, tensor in self.tensors.items()
+        )
+        return f"<State of {len(self)} sequences: {parts or 'empty'}>"
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> State:
+        """The state with every tensor changed."""
+        return State({name: change(tensor) for name, tensor in self.tensors.items()}, change(self.positions))
+
+    def to(self, *where: Any, **how: Any) -> State:
+        """The state on a device or in a dtype (positions stay integers), as `Tensor.to` takes them."""
+        moved = {name: tensor.to(*where, **how) for name, tensor in self.tensors.items()}
+        device = next((tensor.device for tensor in moved.values()), torch.empty(0).to(*where, **how).device)
+        return State(moved, self.positions.to(device))
+
+    def clone(self) -> State:
+        """A copy."""
+        return self.each(Tensor.clone)
+
+    def detach(self) -> State:
+        """The same without its history."""
+        return self.each(Tensor.detach)
+
+
+def fitted(state: Any, tasks: Mapping[str, Task], layer: str, device: torch.device) -> State:
+    """The state that a call was given, if it is one of this layer's. A single mixing's may be given as its tensor alone.
+
+    Raises ArgumentError if it is of another layer, or of other sizes, or on another device.
+    """
+    if isinstance(state, Tensor):
+        if len(tasks) != 1:
+            raise ArgumentError(f"{layer} carries {len(tasks)} tensors ({', '.join(tasks)}): give the State that a call returned")
+        (name,) = tasks
+        state = State({name: state}, torch.zeros(state.shape[0], dtype=torch.int64, device=state.device))
+    if not isinstance(state, State) or set(state.tensors) != set(tasks):
+        found = ", ".join(state.tensors) if isinstance(state, State) else type(state).__name__
+        raise ArgumentError(f"initial_state must be a State of {layer} ({', '.join(tasks) or 'no tensors'}), not {found}")
+    for name, task in tasks.items():
+        tensor, shape = state.tensors[name], task.dimensions
+        wanted = (shape.streams, shape.H, shape.N, shape.P)
+        if tuple(tensor.shape) != wanted:
+            first = "sequence" if task.form.packed else "batch"
+            raise ArgumentError(f"the state of {name} must be [{first}, head, N, P] = {list(wanted)}, not {list(tensor.shape)}")
+        if tensor.device != device:
+            raise ArgumentError(f"the state of {name} is on {tensor.device}, the operands on {device}")
+        if not tensor.is_floating_point():
+            raise ArgumentError(f"the state of {name} must be real, not {tensor.dtype}")
+    return state
+
+
+def bounds(cu_seqlens: Any, length: int, device: torch.device) -> Tensor:
+    """The bounds of packed sequences as kernels read them, int64 on the device.
+
+    They are looked at where they are on the CPU, as that needs no waiting: raises ArgumentError unless they begin at 0, never fall and end
+    at the length.
+    """
+    if cu_seqlens.device.type == "cpu":
+        values: list[int] = cu_seqlens.tolist()
+        if values[0] != 0 or values[-1] != length or any(later < earlier for earlier, later in pairwise(values)):
+            shown = f"{values[:6]}{'…' if len(values) > 6 else ''}, ending at {values[-1]}"
+            raise ArgumentError(f"cu_seqlens must rise from 0 to T = {length}, not {shown}")
+    return cu_seqlens.to(device, torch.int64, non_blocking=True)
+
+
+def counted(cu_seqlens: Any) -> int | None:
+    """How many sequences are packed; None where there are none. Raises ArgumentError for what is no list of bounds."""
+    if cu_seqlens is None:
+        return None
+    integers = (torch.int32, torch.int64)
+    if not isinstance(cu_seqlens, Tensor) or cu_seqlens.dim() != 1 or cu_seqlens.dtype not in integers or len(cu_seqlens) < 2:
+        raise ArgumentError("cu_seqlens must be a tensor of int32 or int64: 0, the end of each sequence, so T last")
+    return len(cu_seqlens) - 1
