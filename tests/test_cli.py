@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from contractor.cli import COMMANDS, STAGES, main
+from contractor.program.reference import reference
+from contractor.schedules.register import SCHEDULES
 
 torch.set_num_threads(1)
 ROOT = Path(__file__).parent.parent
@@ -90,6 +92,36 @@ def test_run_says_when_it_does_not_compare(capsys: pytest.CaptureFixture[str]) -
     assert "numbers not compared" in text and "error" not in text
 
 
+def test_bench(capsys: pytest.CaptureFixture[str]) -> None:
+    text = out(
+        capsys, "bench", RETENTION, *SMALL, "--schedule", "chunked", "--schedule", "quadratic", "--against", "sdpa,mamba", "--device", "cpu"
+    )
+    lines = text.splitlines()
+    assert lines[0].startswith("retention  B=2 T=70 S=70 H=2 N=8 P=8 float32  on ") and "GB/s" in lines[1] and "\x1b" not in text
+    assert lines[2].split()[:5] == ["order", "or", "peer", "forward", "×"]
+    assert [line.split()[0] for line in lines[4:] if line] == ["chunked", "quadratic", "sdpa", "sdpa", "mamba"]
+    assert "float64, by definition" in lines[4] and "another function" in text and "not installed: pip install mamba-ssm" in text
+
+
+def test_bench_sweeps_and_draws(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "sweep.png"
+    sweep = ["bench", RETENTION, "N=8", "P=8", "dtype=float64", "--sweep", "T=16:64", "--device", "cpu"]
+    found = json.loads(out(capsys, *sweep, "--schedule", "all", "--json", "--plot", str(path)))
+    assert path.read_bytes().startswith(b"\x89PNG")
+    assert [table["sizes"]["T"] for table in found["tables"]] == [16, 32, 64] and set(found["crossovers"]) == {"forward", "both"}
+    for table in found["tables"]:
+        assert [row["name"] for row in table["rows"]] == list(SCHEDULES)
+        assert all(row["forward"] > 0 and row["both"] > 0 and not row["wrong"] for row in table["rows"])
+    text = out(capsys, *sweep[:-3], "T=16:64:4", "--device", "cpu", "--first")
+    assert text.count("retention  B=1 T=") == 2 and "T=64" in text and "first" in text
+
+
+def test_bench_ends_in_1_if_a_number_is_wrong(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("contractor.run.truth.reference", lambda program, tensors: 2 * reference(program, tensors)[0])
+    assert main(["bench", RETENTION, *SMALL, "--device", "cpu"]) == 1
+    assert "WRONG, so not timed (errors 5.0e-01" in capsys.readouterr().out
+
+
 def test_doctor(capsys: pytest.CaptureFixture[str]) -> None:
     text = out(capsys, "doctor")
     assert all(f"{name} " in text for name in ("python", "torch", "triton", "ptxas", "GPU", "machine", "backend", "cache"))
@@ -129,6 +161,16 @@ def test_help_is_enough_to_work_from(capsys: pytest.CaptureFixture[str]) -> None
         (["emit", RETENTION, *SMALL, "packed=3"], "packed"),
         (["run", RETENTION, *SMALL, "dtype=complex64"], "real dtype"),
         (["run", RETENTION, *SMALL, "packed=3"], "packed"),
+        (["bench", RETENTION, *SMALL, "dtype=complex64"], "real dtype"),
+        (["bench", RETENTION, *SMALL, "--against", "fla,other"], "unknown peer other; there are fla, mamba, sdpa"),
+        (["bench", RETENTION, *SMALL, "--schedule", "magic"], "invalid choice: 'magic'"),
+        (["bench", RETENTION, *SMALL, "--sweep", "T=64:128"], "T is swept and given as a size too"),
+        (["bench", RETENTION, "N=8", "P=8", "--sweep", "T=64"], "is no sweep; write T=1024:65536"),
+        (["bench", RETENTION, "N=8", "P=8", "--sweep", "T=64:32"], "a sweep grows"),
+        (["bench", RETENTION, "N=8", "P=8", "--sweep", "T=64:128:1"], "a sweep grows"),
+        (["bench", RETENTION, "N=8", "P=8", "--sweep", "X=64:128"], "unknown size X"),
+        (["bench", RETENTION, *SMALL, "--plot", "x.png"], "give --sweep"),
+        (["bench", RETENTION, "N=8", "P=8", "--sweep", "T=1:2", "--plot", "/nowhere/x.png"], "cannot write /nowhere/x.png"),
         (["frobnicate"], "invalid choice: 'frobnicate'"),
         ([], "required: COMMAND"),
     ],

@@ -16,6 +16,8 @@ from typing import Any
 from rich.console import Console
 
 from contractor.cli.arguments import DTYPES, Parser, command, common, device_of, planned, problem_of, runnable, running
+from contractor.cli.bench import add as add_bench
+from contractor.cli.bench import do_bench
 from contractor.errors import ContractorError, SpecError, position
 from contractor.pipeline import Options, operator, program_of, programs_of, source, spec_of, stages
 from contractor.plan.machine import MACHINES
@@ -48,6 +50,8 @@ T is the target's position, S the source's, other letters are features; batch B 
     contractor plan retention.ctr B=4 T=4096 H=8 N=256 P=512 --machine h200
     contractor emit retention.ctr B=4 T=4096 H=8 N=256 P=512 --machine h200 -o kernel.py
     contractor run retention.ctr T=200 H=2 N=16 P=16 dtype=float64
+    contractor bench retention.ctr B=4 T=4096 H=32 N=128 P=128 --against fla,mamba,sdpa
+    contractor bench retention.ctr H=32 N=128 P=128 --schedule all --sweep T=256:16384 --plot retention.png
 
 sizes     B=4 T=4096 H=32 N=128; options beside them: dtype=bfloat16 heads=C:1,B:1
           B and H are 1 if not given, T and S each other; sizes that follow from definitions need not be given
@@ -78,6 +82,7 @@ def parser() -> argparse.ArgumentParser:
     emit.add_argument("-o", "--output", metavar="FILE", help="where to (default: standard output)")
     run = command(commands, "run", "run the layer on random tensors, forward and backward, check its numbers and time it", sized=True)
     running(run)
+    add_bench(command(commands, "bench", "measure the layer on this device, beside the libraries that have it", sized=True, options=False))
     commands.add_parser("doctor", help="say what this machine has, and which known hazards apply to it")
     return root
 
@@ -173,7 +178,7 @@ def do_doctor(given: argparse.Namespace) -> int:
     return 0
 
 
-COMMANDS = {"check": do_check, "plan": do_plan, "show": do_show, "emit": do_emit, "run": do_run, "doctor": do_doctor}
+COMMANDS = {"check": do_check, "plan": do_plan, "show": do_show, "emit": do_emit, "run": do_run, "bench": do_bench, "doctor": do_doctor}
 
 
 # ---- answers --------------------------------------------------------------------------------------------------------------------

@@ -29,19 +29,20 @@ class Parser(argparse.ArgumentParser):
         raise ArgumentError(f"{message}\n{self.format_usage().strip()}")
 
 
-def command(commands: Any, name: str, says: str, sized: bool = False) -> argparse.ArgumentParser:
-    """A command that reads a spec."""
+def command(commands: Any, name: str, says: str, sized: bool = False, options: bool = True) -> argparse.ArgumentParser:
+    """A command that reads a spec. options: it takes one machine and one schedule."""
     made = commands.add_parser(name, help=says, description=says)
-    common(made, sized)
+    common(made, sized, options)
     return made
 
 
-def common(made: argparse.ArgumentParser, sized: bool) -> None:
+def common(made: argparse.ArgumentParser, sized: bool, options: bool = True) -> None:
     """The arguments that commands share."""
     made.add_argument("file", metavar="FILE", help="a spec (.ctr)")
     made.add_argument("--layer", metavar="NAME", help="which layer, where the file holds several")
     if sized:
         made.add_argument("sizes", nargs="*", metavar="AXIS=SIZE", help=SIZES)
+    if sized and options:
         made.add_argument(
             "--machine", choices=sorted(MACHINES), metavar="NAME", help=f"plan for it, not for this one: {', '.join(MACHINES)}"
         )
