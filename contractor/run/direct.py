@@ -48,7 +48,7 @@ class Buffer:
         """The kernel's tensor, or None if this call's is not what was foreseen."""
         if self.value is None:
             return torch.ones(self.shape, dtype=self.dtype, device=device)
-        tensor = given[self.operand] if self.operand else self.laid_out(find(self.value).tensor)
+        tensor = given[self.operand] if self.operand else self.laid_out(find(self.value).tensor, device)
         if self.fixed and tensor.dim() == len(self.shape) - 1:
             tensor = tensor.unsqueeze(0)
         if tensor.shape != self.shape:
@@ -60,10 +60,10 @@ class Buffer:
             tensor = log_magnitude(tensor, False, positive=bool(self.limit))
         return (tensor if tensor.dtype is self.dtype else tensor.to(self.dtype)).contiguous()
 
-    def laid_out(self, tensor: Tensor) -> Tensor:
+    def laid_out(self, tensor: Tensor, device: torch.device) -> Tensor:
         """A value's tensor [batch, heads, …] as the kernel reads it; a plain number stays one."""
         if not tensor.dim():
-            return tensor
+            return tensor.to(device)
         return tensor[0] if self.fixed else tensor.transpose(1, 2)
 
 

@@ -59,10 +59,10 @@ class Frame:
         return tuple(self.length if letter in POSITIONS else self.problem.sizes[axis_of[letter]] for letter in letters)
 
 
-def aligned(value: Value, letters: Axes, order: Axes) -> Tensor:
-    """The value, its axes under other letters, as [batch, heads, *order], with size 1 where it has no such letter."""
-    tensor = lined_up(Value(value.tensor, letters), order)
-    return tensor if tensor.dim() else tensor.reshape((1,) * (2 + len(order)))
+def aligned(frame: Frame, value: Expression, letters: Axes, order: Axes) -> Tensor:
+    """A value, its axes under other letters, as [batch, heads, *order], with size 1 where it has no such letter."""
+    tensor = lined_up(Value(frame.evaluate(value).tensor, letters), order)
+    return tensor if tensor.dim() else tensor.to(frame.device).reshape((1,) * (2 + len(order)))
 
 
 def multiplied(left: Tensor, right: Tensor) -> Tensor:
@@ -84,7 +84,7 @@ def padded(tensor: Tensor, dimension: int, length: int, fill: float = 0.0) -> Te
 def side(frame: Frame, factors: tuple[Factor, ...], position: str, features: Axes) -> Tensor:
     """The product of one side's operands over [batch, heads, position, *batch letters, *features]; ones where there is none."""
     order = (position, *frame.core.batch, *features)
-    tensors = [aligned(frame.evaluate(factor.value), factor.letters, order) for factor in factors]
+    tensors = [aligned(frame, factor.value, factor.letters, order) for factor in factors]
     if not tensors:
         tensors = [torch.ones((1,) * (2 + len(order)), dtype=frame.dtype, device=frame.device)]
     result = reduce(multiplied, tensors)

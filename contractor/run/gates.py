@@ -37,7 +37,7 @@ def fitted(frame: Frame, value: Expression, features: Axes, position: bool) -> T
     names = dict(frame.core.mask_letters)
     on_column = dict(zip(frame.core.inner, frame.core.column, strict=False)) if features == frame.core.column else {}
     letters = tuple(on_column.get(names.get(axis, axis), names.get(axis, axis)) for axis in value.axes)
-    tensor = aligned(frame.evaluate(value), letters, ("S", *frame.core.batch, *features))
+    tensor = aligned(frame, value, letters, ("S", *frame.core.batch, *features))
     if not position:
         return tensor
     return tensor.expand(-1, -1, frame.problem.sizes.S, *tensor.shape[3:])
@@ -223,7 +223,7 @@ def on_parts(matrix: Tensor) -> Tensor:
 def vector(frame: Frame, step: RankOne, value: Expression) -> Tensor:
     """A vector of a rank-one step over [batch, heads, S, *batch letters, N]; its feature is named by the row or the column."""
     letters = tuple("state" if axis in (step.row, step.column) else axis for axis in value.axes)
-    tensor = aligned(frame.evaluate(value), letters, ("S", *frame.core.batch, "state"))
+    tensor = aligned(frame, value, letters, ("S", *frame.core.batch, "state"))
     return tensor.expand(-1, -1, frame.problem.sizes.S, *tensor.shape[3:])
 
 

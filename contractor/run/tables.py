@@ -33,7 +33,7 @@ def table_tensors(frame: Frame, task: Task) -> dict[str, Tensor]:
 def entries(frame: Frame, form: Table, factor: Factor) -> Tensor:
     """What a table holds: [batch, heads, *axes of its index], its other letters among the heads, positions as long as the kernel's."""
     count, batch = len(form.index), frame.core.batch
-    tensor = aligned(frame.evaluate(factor.value), factor.letters, (*factor.letters[:count], *batch))
+    tensor = aligned(frame, factor.value, factor.letters, (*factor.letters[:count], *batch))
     for dimension, place in enumerate(form.index):
         if place in (T, S):
             tensor = padded(tensor, 2 + dimension, frame.length)
@@ -53,5 +53,5 @@ def argument_tensors(frame: Frame, task: Task) -> dict[str, Tensor]:
             tensor = padded(value.tensor.to(torch.int64), 2, frame.length).transpose(1, 2)
             found[argument.name] = tensor.expand(frame.problem.sizes.B, *tensor.shape[1:]).contiguous()
         else:
-            found[argument.name] = value.tensor.to(torch.int64).reshape(-1).contiguous()
+            found[argument.name] = value.tensor.to(frame.device, torch.int64).reshape(-1).contiguous()
     return found

@@ -43,6 +43,7 @@ LAYERS = {
     "gate of columns": "input G [S, P]\nL [T, S, P] = semiseparable(log = G)\noutput contract(TN, SN, SP, TSP -> TP)(Q, K, V, L)\n",
     "two gates": f"param A [] in [0, 1]\ninput G [S]\nL [T, S] = decay(A) * semiseparable(log = G)\n{PLAIN}",
     "gate of a step": f"input G [S]\nparam A []\ng [S] = -softplus(G + A)\nL [T, S] = semiseparable(log = g)\n{PLAIN}",
+    "window of a size": f"L [T, S] = window(N)\n{PLAIN}",
     "documents": f"input ids [S] : int\nL [T, S] = causal() * documents(ids)\n{PLAIN}",
     "normalised": "q [T, N] = elu(Q) + 1\nk [S, N] = elu(K) + 1\nL [T, S] = causal()\nZ [T] = contract(TN, SN, TS -> T)(q, k, L)\n"
     "output contract(TN, SN, SP, TS -> TP)(q, k, V, L) / Z\n",
@@ -239,3 +240,20 @@ def test_a_prepared_task_is_the_one_that_is_run(monkeypatch: pytest.MonkeyPatch)
     op(**given)
     op(**given)
     assert record.calls[0][0] is record.calls[1][0]
+
+
+@pytest.mark.parametrize("general", [False, True])
+@pytest.mark.parametrize("name", ["decay in the text", "window of a size"])
+def test_numbers_of_the_text_go_where_the_operands_are(name: str, general: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[Tensor] = []
+
+    def apply(_: Task, __: Any, names: tuple[str, ...], ___: frozenset[str], *tensors: Tensor) -> tuple[Tensor]:
+        found.extend(tensors)
+        return (torch.empty_like(tensors[names.index("value")]),)
+
+    text = INPUTS + LAYERS[name]
+    monkeypatch.setattr(Mix, "apply", apply)
+    if general:
+        monkeypatch.setattr(Call, "direct", lambda *_: None)  # type: ignore[reportUnknownLambdaType]
+    result = contractor.compile(text)(**{key: one.to("meta") for key, one in made(text).items()})
+    assert {one.device.type for one in (result, *found)} == {"meta"} and len(found) == 4
