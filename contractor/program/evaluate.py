@@ -68,6 +68,10 @@ class Reading:
 def evaluate(expression: Expression, reading: Reading) -> Value:
     """The value of an expression, its axes in the expression's order."""
     match expression:
+        case Variable():
+            return in_order(reading.look(expression.name), expression.axes)
+        case Apply():
+            return applied(expression, [argument(one, expression.number, reading) for one in expression.arguments], reading.real)
         case Constant():
             return number(expression.value)
         case Size():
@@ -75,12 +79,8 @@ def evaluate(expression: Expression, reading: Reading) -> Value:
         case Position():
             positions = reading.positions(expression.axis)
             return Value((positions if positions.dim() > 1 else positions[None])[:, None], expression.axes)
-        case Variable():
-            return in_order(reading.look(expression.name), expression.axes)
         case Relabel():
             return Value(evaluate(expression.value, reading).tensor, expression.axes)
-        case Apply():
-            return applied(expression, [argument(one, expression.number, reading) for one in expression.arguments], reading.real)
         case Reduce():
             value = argument(expression.value, expression.number, reading)
             return in_order(reading.softmax(expression, value) if expression.under else reduced(expression, value), expression.axes)

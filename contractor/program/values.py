@@ -103,13 +103,12 @@ def from_call(operand: Operand, tensor: Tensor) -> Value:
     Input: one position [batch, position, head, features …]; two or none [batch, head, axes …]. Param: [head, axes …] or [axes …].
     Raises ArgumentError if the number of dimensions does not fit.
     """
-    positions = [axis for axis in operand.axes if axis in POSITIONS]
     wanted = 2 + len(operand.axes)
     if operand.role == "param" and tensor.dim() in (wanted - 1, wanted - 2):
         return Value(tensor.reshape(1, *((1,) * (wanted - 1 - tensor.dim())), *tensor.shape), operand.axes)
     if operand.role == "param" or tensor.dim() != wanted:
         raise ArgumentError(f"{operand.name} is {layout(operand)}; a tensor with {tensor.dim()} dimensions was given")
-    return Value(tensor.transpose(1, 2) if len(positions) == 1 else tensor, operand.axes)
+    return Value(tensor.transpose(1, 2) if ("T" in operand.axes) != ("S" in operand.axes) else tensor, operand.axes)
 
 
 def layout(operand: Operand) -> str:
