@@ -19,8 +19,8 @@ from contractor.program.core import Core, Factor
 from contractor.program.expression import Axes, Expression, Number, Relabel, Variable
 from contractor.program.program import Program
 from contractor.program.values import Value
-from contractor.run.gates import gradient_limit, vanishing
-from contractor.run.transition import log_magnitude
+from contractor.run.gates import any_below, gradient_limit
+from contractor.run.transition import log_of
 from contractor.schedules.parts.form import Gate, Task
 from contractor.schedules.parts.task import Crossing, complex_sides, crossings, promised
 
@@ -54,10 +54,10 @@ class Buffer:
         if tensor.shape != self.shape:
             return None
         if self.transition:
-            wanted = tensor.requires_grad and torch.is_grad_enabled()
-            if wanted and self.limit and vanishing(tensor, self.limit):
+            magnitude = tensor.abs()
+            if magnitude.requires_grad and self.limit and any_below(magnitude, self.limit):
                 return None
-            tensor = log_magnitude(tensor, False, positive=bool(self.limit))
+            tensor = log_of(magnitude, positive=self.limit > 0)
         return (tensor if tensor.dtype is self.dtype else tensor.to(self.dtype)).contiguous()
 
     def laid_out(self, tensor: Tensor, device: torch.device) -> Tensor:

@@ -88,9 +88,9 @@ def nearly_zero(frame: Frame, crossing: Crossing) -> bool:
         value = None if fade.log or low >= limit else frame.evaluate(fade.value).tensor
         if value is None or not (value.requires_grad and torch.is_grad_enabled()):
             continue
-        if value.is_complex() and bool((value.abs() < ZERO).any()):
+        if value.is_complex() and any_below(value.abs(), ZERO):
             raise RefusedError(f"{frame.core.name}: a complex transition is exactly 0 where its gradient is wanted; give none of 0")
-        found |= not value.is_complex() and vanishing(value, limit)
+        found |= not value.is_complex() and any_below(value.abs(), limit)
     return found
 
 
@@ -99,9 +99,9 @@ def gradient_limit(exact: torch.dtype) -> float:
     return torch.finfo(exact).eps ** 0.5
 
 
-def vanishing(value: Tensor, limit: float) -> bool:
-    """True if some magnitude is below a limit."""
-    return bool((value.abs() < limit).any())
+def any_below(magnitude: Tensor, limit: float) -> bool:
+    """True if some magnitude is below a limit. The host waits for the device here."""
+    return bool((magnitude < limit).any())
 
 
 def flattened(frame: Frame, gate: Gate) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ from contractor.program.dense import Grid, dense_mask
 from contractor.program.evaluate import Reading, evaluate
 from contractor.program.expression import Contract, Expression, Number, Reduce, Variable
 from contractor.program.mixing import Core, Mixing, contractions, mixings, places
-from contractor.program.program import Definition, Program
+from contractor.program.program import Definition, Operand
 from contractor.program.reduce import masked_softmax
 from contractor.program.values import Value, broadcast, from_call, to_call
 from contractor.run.contraction import Path, pairwise
@@ -37,7 +37,7 @@ Order = Callable[[Contract], Path]
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """What every call at the same sizes shares: each mixing and each order of an ordinary contraction by the identity of its node, each
-    core's task, how it is evaluated, and its direct route if it has one by the core's name; sizes and definitions by name.
+    core's task, how it is evaluated, and its direct route if it has one by the core's name; sizes, operands and definitions by name.
     alone: the core whose result, as the kernel gives it, is the layer's only output, if there is such a one."""
 
     problem: Problem
@@ -47,6 +47,7 @@ class Prepared:
     evaluators: dict[str, Evaluator]
     directs: dict[str, Direct]
     sizes: dict[str, int]
+    operands: dict[str, Operand]
     definitions: dict[str, Definition]
     alone: Core | None
 
@@ -71,6 +72,7 @@ def prepare(problem: Problem, choose: Choose, order: Order) -> Prepared:
         {core.name: choose(core) for core in cores},
         directs,
         problem.sizes.mapping,
+        {operand.name: operand for operand in program.operands},
         definitions,
         alone(program.outputs, definitions, known, directs),
     )
@@ -116,11 +118,6 @@ class Call:
         """The layer at the call's sizes."""
         return self.prepared.problem
 
-    @property
-    def program(self) -> Program:
-        """The layer."""
-        return self.problem.program
-
     @cached_property
     def reading(self) -> Reading:
         """How the layer's expressions are read in this call."""
@@ -135,7 +132,7 @@ class Call:
 
     def operand(self, name: str) -> Value:
         """An operand as a value."""
-        return from_call(self.program.operand(name), self.operands[name])
+        return from_call(self.prepared.operands[name], self.operands[name])
 
     def definition(self, name: str) -> Value:
         """The value of a definition over all of its axes."""

@@ -10,12 +10,15 @@ import torch
 from torch import Tensor
 
 
-def log_magnitude(value: Tensor, log: bool, positive: bool = False) -> Tensor:
-    """The natural log of a transition's magnitude, real; −inf where it is 0 (with no gradient there). positive: if a gradient is wanted,
-    none is 0."""
+def log_magnitude(value: Tensor, log: bool) -> Tensor:
+    """The natural log of a transition's magnitude, real."""
     if log:
         return value.real if value.is_complex() else value
-    magnitude = value.abs()
+    return log_of(value.abs())
+
+
+def log_of(magnitude: Tensor, positive: bool = False) -> Tensor:
+    """The natural log of a magnitude; −inf where it is 0 (with no gradient there). positive: if a gradient is wanted, none is 0."""
     if positive or not magnitude.requires_grad:
         return magnitude.log()
     zero = magnitude == 0
