@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 
 from contractor.cli import COMMANDS, STAGES, main
 from contractor.program.reference import reference
+from contractor.run.bench import bench
 from contractor.schedules.register import SCHEDULES
 
 torch.set_num_threads(1)
@@ -119,7 +121,18 @@ def test_bench_sweeps_and_draws(capsys: pytest.CaptureFixture[str], tmp_path: Pa
 def test_bench_ends_in_1_if_a_number_is_wrong(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("contractor.run.truth.reference", lambda program, tensors: 2 * reference(program, tensors)[0])
     assert main(["bench", RETENTION, *SMALL, "--device", "cpu"]) == 1
-    assert "WRONG, so not timed (errors 5.0e-01" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "WRONG, so not timed (errors 5.0e-01, 5.0e-01 to float64, by definition)" in said and "× floor" not in said
+
+
+def test_bench_leaves_the_cache_where_it_was(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", "/somewhere")
+    seen: list[str] = []
+    monkeypatch.setattr(
+        "contractor.cli.bench.bench", lambda setting, *given: seen.append(os.environ["TRITON_CACHE_DIR"]) or bench(setting, *given)
+    )
+    assert "first" in out(capsys, "bench", RETENTION, *SMALL, "--device", "cpu", "--first")
+    assert seen != ["/somewhere"] and not Path(seen[0]).exists() and os.environ["TRITON_CACHE_DIR"] == "/somewhere"
 
 
 def test_doctor(capsys: pytest.CaptureFixture[str]) -> None:

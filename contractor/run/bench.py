@@ -1,11 +1,13 @@
 """A layer measured on the device at hand: in one order of evaluation after the other, then through the peers that fit it.
 
-Numbers come before times: an order is held to float64 first, a peer to the first of our orders, and what is wrong is not timed.
+Numbers come before times: an order is held to float64 first, a peer to float64 or to the first of our orders. What is wrong is not timed;
+where gradients alone are, the forward is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -23,25 +25,24 @@ from contractor.run.here import backend_of, machine_here
 from contractor.run.operator import Operator
 from contractor.run.peers import Fitted, fitted
 from contractor.run.rows import Row, Table
-from contractor.run.timing import Measured, beyond, held, host_microseconds, measured
+from contractor.run.timing import beyond, held, host_microseconds, measured
 from contractor.run.trial import ALLOWED, timed
 from contractor.run.truth import (
     Inputs,
     Result,
     Truth,
-    errors,
     flops_of,
     operands_of,
     outputs_of,
     result,
     truth,
     weights_like,
-    without,
-    worst,
 )
+from contractor.run.verdict import against, finite, joined, looser
 
 Call = Callable[..., Any]
 CHOSEN = "planner"  # the name of a row whose order the planner chose, where there is none
+OURS, THEIRS = (2.0, 2.0), (2.0, 10.0)  # how much looser others are held: peers round the gradients of gates in their own ways
 PATIENCE = 5e3  # milliseconds: an order that is expected to take longer is not run
 
 
@@ -103,7 +104,8 @@ def guarded(setting: Setting, known: Known, row: Row, step: Step) -> tuple[Row, 
         return replace(row, note=f"refused: {error}"), known
     finally:
         if setting.device != "cpu":
-            torch.cuda.empty_cache()
+            with suppress(RuntimeError):  # a device that a peer has broken
+                torch.cuda.empty_cache()
 
 
 # ---- ours -----------------------------------------------------------------------------------------------------------------------
@@ -123,9 +125,8 @@ def ours(order: Order, setting: Setting, known: Known, row: Row) -> tuple[Row, K
         right = truth(setting.problem, setting.exact, order.operator, given, setting.device, setting.seed)
         known = replace(known, right=right, asked=True)
     row = checked(setting, known, replace(row, first=first if setting.first else None), order.operator, found)
-    if row.wrong:
-        return replace(row, note=joined(row.note, "WRONG, so not timed")), known
-    known = replace(known, ours=known.ours or found)
+    if not row.wrong_forward:
+        known = replace(known, ours=known.ours or found)
     del found
     return times(setting, row, order.operator, given), known
 
@@ -173,33 +174,10 @@ def checked(setting: Setting, known: Known, row: Row, call: Call, found: Result)
     allowed, right = ALLOWED[setting.problem.dtype], known.right
     if right is not None and right.whole:
         return against(row, found, right.result, right.says, allowed)
-    whole = finite(row, found) if known.ours is None else against(row, found, known.ours, "our first", twice(allowed))
+    whole = finite(row, found) if known.ours is None else against(row, found, known.ours, "our first", looser(allowed, OURS))
     if right is None or whole.wrong:
         return whole if known.ours else replace(whole, note=joined(whole.note, "numbers not compared"))
     return against(row, result(call, right.inputs), right.result, right.says, allowed)
-
-
-def against(row: Row, found: Result, right: Result, held_to: str, allowed: tuple[float, float]) -> Row:
-    """A row with its errors against other numbers. NaN is never right."""
-    output, slopes = errors(found, right)
-    off = [f"the gradient of {name}" for name, slope in slopes.items() if not slope <= allowed[1]]
-    off = off if output <= allowed[0] else ["the output", *off]
-    lacking = [f"no gradient of {name}" for name in without(found, right)]
-    wrong = bool(off) or (row.ours and bool(lacking))
-    notes = joined(row.note, f"{', '.join(off)} {'is' if len(off) == 1 else 'are'} off" if off else "", *lacking)
-    return replace(row, errors=(output, worst(slopes.values())), held_to=held_to, wrong=wrong, note=notes)
-
-
-def finite(row: Row, found: Result) -> Row:
-    """A row that nothing was compared with."""
-    tensors = (*found.outputs, *(one for one in found.gradients.values() if one is not None))
-    bad = not all(bool(one.isfinite().all()) for one in tensors)
-    return replace(row, wrong=bad, note=joined(row.note, "not finite" if bad else ""))
-
-
-def twice(allowed: tuple[float, float]) -> tuple[float, float]:
-    """Two that are each as far from the truth as they may be."""
-    return 2 * allowed[0], 2 * allowed[1]
 
 
 # ---- peers ----------------------------------------------------------------------------------------------------------------------
@@ -210,27 +188,43 @@ def theirs(setting: Setting, known: Known, row: Row) -> tuple[Row, Known]:
     peer = fitted(row.name, setting.problem)
     if isinstance(peer, str):
         return replace(row, note=peer), known
-    row = replace(row, says=peer.says, flops=peer.flops, note="" if peer.same else "another function: numbers not compared")
-    if known.ours is None and peer.same:
-        return replace(row, note="nothing of ours to compare with"), known
+    note = "" if peer.same else "another function: numbers not compared"
+    row = replace(row, says=peer.says, version=peer.version, flops=peer.flops, note=note)
     try:
         return through(setting, known, row, peer), known
     except torch.OutOfMemoryError:
         raise
     except Exception as error:  # a peer may fail in any way, and that is its row
-        return replace(row, note=joined(row.note, f"raised {type(error).__name__}: {first_line(error)}")), known
+        return replace(row, note=joined(row.note, raised(error))), known
 
 
 def through(setting: Setting, known: Known, row: Row, peer: Fitted) -> Row:
-    """A peer's numbers against ours, then its times."""
-    given, found, first = began(setting, known, peer.call, peer.inputs(known.operands) if not peer.same else known.operands)
-    row = replace(row, first=first if setting.first else None)
-    if peer.same and known.ours is not None:
-        row = against(row, found, known.ours, "ours", twice(ALLOWED[setting.problem.dtype]))
-    if row.wrong:
-        return replace(row, note=joined(row.note, "disagrees with ours, so not timed"))
+    """A peer's numbers against float64, or against ours where that was on a shorter sequence; then its times."""
+    operands = known.operands if peer.same else peer.inputs(known.operands)
+    try:
+        given, found, first = began(setting, known, peer.call, operands)
+        row = replace(row, first=first if setting.first else None)
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:  # its backward may not be there, where its forward is
+        outputs = outputs_of(peer.call, operands)
+        given, found = Inputs(operands, weights_like(outputs, setting.seed)), Result(outputs, {})
+        row = replace(row, wrong_backward=True, note=joined(row.note, f"the backward {raised(error)}"))
+    if peer.same:
+        whole = known.right if known.right is not None and known.right.whole else None
+        right, says = (known.ours, "ours") if whole is None else (whole.result, whole.says)
+        if right is None:
+            return replace(row, note=joined(row.note, "nothing to compare with, so not timed"))
+        lost = row.wrong_backward
+        row = against(row, found, right, says, looser(ALLOWED[setting.problem.dtype], THEIRS))
+        row = replace(row, wrong_backward=row.wrong_backward or lost)
     del found
     return times(setting, row, peer.call, given)
+
+
+def raised(error: Exception) -> str:
+    """What an error says, in a line."""
+    return f"raised {type(error).__name__}: {first_line(error)}"
 
 
 def first_line(error: Exception) -> str:
@@ -251,19 +245,18 @@ def times(setting: Setting, row: Row, call: Call, given: Inputs) -> Row:
         found = result(call, given)
         return (*found.outputs, *found.gradients.values())
 
-    alone: Measured = measured(forward, setting.device)
-    together: Measured = measured(both, setting.device)
+    if row.wrong_forward:
+        return replace(row, note=joined(row.note, "WRONG, so not timed"))
+    alone = measured(forward, setting.device)
+    together = None if row.wrong_backward else measured(both, setting.device)
+    clocks = tuple(dict.fromkeys(one.clock for one in (alone, together) if one is not None))
+    notes = ("the forward alone is timed" if together is None else "", "timed by events" if "events" in clocks else "")
     return replace(
         row,
         forward=alone.milliseconds,
-        both=together.milliseconds,
-        clocks=tuple(dict.fromkeys((alone.clock, together.clock))),
+        both=None if together is None else together.milliseconds,
+        clocks=clocks,
         host=host_microseconds(forward, setting.device),
-        memory=beyond(both, setting.device),
-        note=joined(row.note, "timed by events" if "events" in (alone.clock, together.clock) else ""),
+        memory=None if together is None else beyond(both, setting.device),
+        note=joined(row.note, *notes),
     )
-
-
-def joined(*notes: str) -> str:
-    """What there is to say."""
-    return "; ".join(note for note in notes if note)

@@ -14,11 +14,12 @@ Points = tuple[tuple[int, float], ...]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One order or peer. points: (size, milliseconds), where it was timed."""
+    """One order or peer. points: (size, milliseconds), where it was timed. chosen: the planner's choice, whatever it was at each size."""
 
     name: str
     ours: bool
     points: Points
+    chosen: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,19 +35,20 @@ class Crossing:
 def lines(tables: Sequence[Table], axis: str, both: bool = False) -> tuple[Line, ...]:
     """Each row that was timed somewhere, forward or (both) forward and backward, along an axis. The planner's choice is a line of its own:
     it changes along the way."""
-    found: dict[tuple[str, bool], list[tuple[int, float]]] = {}
+    found: dict[tuple[str, bool, bool], list[tuple[int, float]]] = {}
     for table in tables:
         for row in table.rows:
-            time = row.both if both else row.forward
-            if time is not None:
-                name = "planner's choice" if row.ours and row.chosen else row.name
-                found.setdefault((name, row.ours), []).append((table.problem.sizes[axis], time))
-    return tuple(Line(name, ours, tuple(sorted(points))) for (name, ours), points in found.items())
+            if (time := row.both if both else row.forward) is not None:
+                found.setdefault(("planner's choice" if row.chosen else row.name, row.ours, row.chosen), []).append(
+                    (table.problem.sizes[axis], time)
+                )
+    return tuple(Line(name, ours, tuple(sorted(points)), chosen) for (name, ours, chosen), points in found.items())
 
 
 def crossovers(found: Sequence[Line]) -> tuple[Crossing, ...]:
-    """Every crossing of two of our lines, or of one of ours with a peer's."""
-    pairs = ((one, other) for one, other in combinations(found, 2) if one.ours or other.ours)
+    """Every crossing of two of our orders, or of a line of ours with a peer's."""
+    pairs = [(one, other) for one, other in combinations(found, 2) if one.ours != other.ours]
+    pairs += list(combinations([line for line in found if line.ours and not line.chosen], 2))
     return tuple(sorted((crossing for pair in pairs for crossing in crossings(*pair)), key=lambda crossing: crossing.size))
 
 

@@ -11,14 +11,16 @@ from contractor.plan.problem import Problem
 class Row:
     """One order or peer; None: not measured.
 
-    chosen: the planner chose the order. forward, both: milliseconds of the forward, and of forward and backward, by these clocks. host:
-    microseconds of a warm forward call. memory: bytes at the peak of forward and backward beyond inputs, outputs and gradients. first:
-    seconds of the first forward and the first backward. flops: arithmetic of the forward. errors: the worst of the outputs and of the
-    gradients, relative to `held_to`. note: why there is no time, or what else is to be said.
+    says, version: a peer's function, and its library's version. chosen: the planner chose the order. forward, both: milliseconds of the
+    forward, and of forward and backward, by these clocks. host: microseconds of a warm forward call. memory: bytes at the peak of forward
+    and backward beyond inputs, outputs and gradients. first: seconds of the first forward and the first backward. flops: arithmetic of the
+    forward. errors: the worst of the outputs, then of the gradients, relative to `held_to`. wrong_forward: nothing is timed;
+    wrong_backward: the forward alone is. note: why there is no time, or what else is to be said.
     """
 
     name: str
     says: str = ""
+    version: str = ""
     ours: bool = True
     chosen: bool = False
     forward: float | None = None
@@ -28,10 +30,16 @@ class Row:
     memory: int | None = None
     first: float | None = None
     flops: int | None = None
-    errors: tuple[float, float] | None = None
+    errors: tuple[float, ...] = ()
     held_to: str = ""
-    wrong: bool = False
+    wrong_forward: bool = False
+    wrong_backward: bool = False
     note: str = ""
+
+    @property
+    def wrong(self) -> bool:
+        """True if anything is known to be wrong."""
+        return self.wrong_forward or self.wrong_backward
 
 
 @dataclass(frozen=True, slots=True)

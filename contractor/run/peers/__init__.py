@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import sys
+from dataclasses import replace
 
 from contractor.errors import ArgumentError
 from contractor.plan.problem import Problem
@@ -28,4 +30,7 @@ def fitted(name: str, problem: Problem) -> Fitted | str:
         peer: Peer = importlib.import_module(PEERS[name]).PEER
     except Exception as error:  # a library may fail in any way where its device is missing
         return f"cannot be imported: {type(error).__name__}: {error}"
-    return peer.absent() or peer.fit(problem)
+    found = peer.absent() or peer.fit(problem)
+    if isinstance(found, str):
+        return found
+    return replace(found, version=getattr(sys.modules.get(peer.module), "__version__", ""))

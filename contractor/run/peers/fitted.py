@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from torch import Tensor
 
@@ -20,19 +20,23 @@ def themselves(operands: Mapping[str, Tensor]) -> Operands:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """says: the function that is called, in short. call: operands by name → the layer's output in call layout, differentiable where the
-    peer is. flops: of its matrix products, forward. inputs: what `call` takes, made once from the layer's operands, outside of what is
-    timed. same: its numbers are the layer's; False for another function that stands beside it for its time alone."""
+    """says, version: the function that is called, in short, and its library's version. call: operands by name → the layer's output in call
+    layout, differentiable where the peer is. flops: of its matrix products, forward. inputs: what `call` takes, made once from the layer's
+    operands, outside of what is timed. same: its numbers are the layer's; False for another function that stands beside it for its time
+    alone."""
 
     says: str
     call: Callable[..., Tensor]
     flops: int
     inputs: Callable[[Mapping[str, Tensor]], Operands] = themselves
     same: bool = True
+    version: str = ""
 
 
 class Peer(Protocol):
-    """An adapter: each module of this folder that the register names has one as PEER."""
+    """An adapter: each module of this folder that the register names has one as PEER. module: of the library, as it is imported."""
+
+    module: ClassVar[str]
 
     def absent(self) -> str:
         """How to install what is missing; "" if nothing is."""

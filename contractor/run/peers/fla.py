@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -29,6 +29,8 @@ CHUNK = 64
 
 class FLA:
     """The adapter."""
+
+    module: ClassVar[str] = "fla"
 
     def absent(self) -> str:
         """What to install."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -23,6 +23,8 @@ CHUNK = 256
 
 class Mamba:
     """The adapter."""
+
+    module: ClassVar[str] = "mamba_ssm"
 
     def absent(self) -> str:
         """What to install."""

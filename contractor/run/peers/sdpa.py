@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
@@ -19,6 +20,8 @@ NAMES = ("query", "key", "value")
 class SDPA:
     """The adapter."""
 
+    module: ClassVar[str] = "torch"
+
     def absent(self) -> str:
         """It comes with torch."""
         return ""
@@ -30,7 +33,7 @@ class SDPA:
             return found
         sizes = problem.sizes
         flops = sizes.B * sizes.H * sizes.T * sizes.T * (found.inner + found.outer)
-        return Fitted("scaled_dot_product_attention, causal", attention, flops, Inputs(found).made, same=False)
+        return Fitted("causal attention", attention, flops, Inputs(found).made, same=False)
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
