@@ -59,7 +59,7 @@ def do_bench(given: argparse.Namespace) -> int:
     if given.json:
         print(json.dumps(as_json(tables, axis, place), indent=2))
     elif axis:
-        print("\n".join(crossing_lines(tables, axis)))
+        print("\n".join(crossing_lines(tables, axis)) or "no two lines cross")
     if picture is not None:
         picture.plot(tables, axis, title(tables[0], axis, place), Path(given.plot))
     return 1 if any(row.ours and row.wrong for table in tables for row in table.rows) else 0
