@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from string import ascii_letters
-from typing import Literal, assert_never
+from typing import Literal, Protocol, assert_never
 
 import torch
 from torch import Tensor
@@ -40,20 +40,52 @@ from contractor.program.reduce import reduced
 from contractor.program.values import Value, aligned, grouped, joint, lined_up
 
 
+class Reader(Protocol):
+    """How expressions are read on tensors."""
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """The sizes of the axes; T and S are the own sequence's."""
+        ...
+
+    @property
+    def real(self) -> torch.dtype:
+        """What integers become."""
+        ...
+
+    @property
+    def device(self) -> torch.device | str:
+        """Where numbers go."""
+        ...
+
+    def look(self, name: str, /) -> Value:
+        """An operand or a definition by name."""
+        ...
+
+    def mixing(self, contract: Contract, /) -> Value | None:
+        """A contraction that finds its operands itself; None leaves it to `contract`."""
+        ...
+
+    def contract(self, contract: Contract, operands: tuple[Value, ...], /) -> Value:
+        """A contraction and its operands' values, in order (without a mask: `einsum`)."""
+        ...
+
+    def softmax(self, node: Reduce, value: Value, /) -> Value:
+        """A softmax under a mask and its value (`reduce.masked_softmax` does it, given the mask)."""
+        ...
+
+    def positions(self, axis: Literal["T", "S"], /) -> Tensor:
+        """What `pos` gives, integers [T] or [S], with the batch in front where that matters."""
+        ...
+
+
 def left(contract: Contract) -> None:
     """No contraction finds its operands itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How expressions are read on tensors.
-
-    look: an operand or a definition by name. contract: a contraction and its operands' values, in order (without a mask: `einsum`).
-    softmax: a softmax under a mask and its value (`reduce.masked_softmax` does it, given the mask). sizes: of the axes; T and S are
-    the own sequence's. positions: what `pos` gives, integers [T] or [S], with the batch in front
-    where that matters. real: what integers become. device: where numbers go.
-    mixing: a contraction that finds its operands itself; None leaves it to `contract`.
-    """
+    """A reader put together of functions."""
 
     look: Callable[[str], Value]
     contract: Callable[[Contract, tuple[Value, ...]], Value]
@@ -65,7 +97,7 @@ class Reading:
     mixing: Callable[[Contract], Value | None] = left
 
 
-def evaluate(expression: Expression, reading: Reading) -> Value:
+def evaluate(expression: Expression, reading: Reader) -> Value:
     """The value of an expression, its axes in the expression's order."""
     match expression:
         case Variable():
@@ -104,7 +136,7 @@ def in_order(value: Value, axes: Axes) -> Value:
     return value if value.axes == axes else Value(lined_up(value, axes), axes)
 
 
-def argument(expression: Expression, kind: Number, reading: Reading) -> Value:
+def argument(expression: Expression, kind: Number, reading: Reader) -> Value:
     """The value of what a node is applied to, with integers as reals, where the node's result is real or complex."""
     if isinstance(expression, Constant) and kind is not Number.INT:
         return number(float(expression.value))
@@ -152,7 +184,7 @@ def on_matrix(node: Apply, values: list[Value]) -> Value:
 # ---- concat and outer ---------------------------------------------------------------------------------------------------------
 
 
-def laid_out(node: Concat, parts: list[Value], reading: Reading) -> Value:
+def laid_out(node: Concat, parts: list[Value], reading: Reader) -> Value:
     """Parts end to end along the last of the node's axes."""
     common = tuple(axis for axis in node.axes if axis != node.axis)
     renamed = [
@@ -202,7 +234,7 @@ def flattened(side: Value, positions: Axes, axis: str) -> Value:
 # ---- contractions -------------------------------------------------------------------------------------------------------------
 
 
-def contraction(node: Contract, reading: Reading) -> Value:
+def contraction(node: Contract, reading: Reader) -> Value:
     """A contraction of its operands' values."""
     operands = (argument(operand, node.number, reading) for operand in node.operands)
     return reading.contract(node, tuple(operands))

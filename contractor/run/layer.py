@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Literal
 
 import torch
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from contractor.plan.problem import Problem
 from contractor.program.dense import Grid, dense_mask
-from contractor.program.evaluate import Reading, evaluate
+from contractor.program.evaluate import evaluate
 from contractor.program.expression import Contract, Expression, Number, Reduce, Variable
 from contractor.program.mixing import Core, Mixing, contractions, mixings, places
 from contractor.program.program import Definition, Operand
@@ -38,6 +37,7 @@ Order = Callable[[Contract], Path]
 class Prepared:
     """What every call at the same sizes shares: each mixing and each order of an ordinary contraction by the identity of its node, each
     core's task, how it is evaluated, and its direct route if it has one by the core's name; sizes, operands and definitions by name.
+    real: the dtype of reals that come of integers, float32 at least.
     alone: the core whose result, as the kernel gives it, is the layer's only output, if there is such a one."""
 
     problem: Problem
@@ -47,6 +47,7 @@ class Prepared:
     evaluators: dict[str, Evaluator]
     directs: dict[str, Direct]
     sizes: dict[str, int]
+    real: torch.dtype
     operands: dict[str, Operand]
     definitions: dict[str, Definition]
     alone: Core | None
@@ -72,6 +73,7 @@ def prepare(problem: Problem, choose: Choose, order: Order) -> Prepared:
         {core.name: choose(core) for core in cores},
         directs,
         problem.sizes.mapping,
+        torch.promote_types(getattr(torch, problem.dtype), torch.float32).to_real(),
         {operand.name: operand for operand in program.operands},
         definitions,
         alone(program.outputs, definitions, known, directs),
@@ -99,11 +101,12 @@ class Beside:
     starts: Tensor | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Call:
-    """One call: what was prepared for its sizes, its operands in call layout, the dtype and device of its contractions, what is beside
-    them. `found` holds the values of operands and definitions by name, of what cores read by the expression's identity, as they are
-    asked for; `finals` the states that cores have left, by name."""
+    """One call, the reader of the layer's expressions: what was prepared for its sizes, its operands in call layout, the dtype and device
+    of its contractions, what is beside them. `found` holds the values of operands and definitions by name, of what cores read by the
+    expression's identity, as they are asked for; `finals` the states that cores have left, by name. Nothing in a call points back at
+    it, so its tensors are freed as it ends."""
 
     prepared: Prepared
     operands: dict[str, Tensor]
@@ -118,11 +121,15 @@ class Call:
         """The layer at the call's sizes."""
         return self.prepared.problem
 
-    @cached_property
-    def reading(self) -> Reading:
-        """How the layer's expressions are read in this call."""
-        real = torch.promote_types(self.dtype, torch.float32)
-        return Reading(self.look, self.contract, self.softmax, self.prepared.sizes, self.positions, real, self.device, self.mixing)
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The sizes of the axes by letter."""
+        return self.prepared.sizes
+
+    @property
+    def real(self) -> torch.dtype:
+        """What integers become where a real result is due: float32 at least."""
+        return self.prepared.real
 
     def look(self, name: str) -> Value:
         """An operand or a definition by name."""
@@ -137,12 +144,12 @@ class Call:
     def definition(self, name: str) -> Value:
         """The value of a definition over all of its axes."""
         definition = self.prepared.definitions[name]
-        return broadcast(evaluate(definition.value, self.reading), definition.axes, self.prepared.sizes, self.device)
+        return broadcast(evaluate(definition.value, self), definition.axes, self.sizes, self.device)
 
     def find(self, expression: Expression) -> Value:
         """What a core reads: evaluated once, however many cores read it."""
         if id(expression) not in self.found:
-            self.found[id(expression)] = evaluate(expression, self.reading)
+            self.found[id(expression)] = evaluate(expression, self)
         return self.found[id(expression)]
 
     def positions(self, axis: Literal["T", "S"]) -> Tensor:
@@ -169,7 +176,7 @@ class Call:
         total = first.tensor
         for value in rest:
             total = total + value.tensor
-        return broadcast(Value(total, first.axes), contract.axes, self.prepared.sizes, self.device)
+        return broadcast(Value(total, first.axes), contract.axes, self.sizes, self.device)
 
     def mixed(self, core: Core) -> Value:
         """One core of a mixing."""
@@ -209,7 +216,7 @@ class Call:
 
     def exact(self, expression: Expression) -> Value:
         """An argument of a mask that is formed entry by entry: in float64, integers in 64 bits."""
-        value = evaluate(expression, self.reading)
+        value = evaluate(expression, self)
         kinds = {Number.INT: torch.int64, Number.REAL: torch.float64, Number.COMPLEX: torch.complex128}
         return Value(value.tensor.to(kinds[expression.number]), value.axes)
 
@@ -223,7 +230,7 @@ def called(prepared: Prepared, tensors: dict[str, Tensor], dtype: torch.dtype, b
         outputs = (call.result(prepared.alone, whole),)
     else:
         sizes, wanted = prepared.problem.sizes, prepared.problem.program.outputs
-        outputs = tuple(to_call(evaluate(output, call.reading), sizes.B, sizes.H, device) for output in wanted)
+        outputs = tuple(to_call(evaluate(output, call), sizes.B, sizes.H, device) for output in wanted)
     return outputs, State(call.finals, passed(call)) if prepared.problem.final else None
 
 

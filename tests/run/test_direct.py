@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -257,3 +258,20 @@ def test_numbers_of_the_text_go_where_the_operands_are(name: str, general: bool,
         monkeypatch.setattr(Call, "direct", lambda *_: None)  # type: ignore[reportUnknownLambdaType]
     result = contractor.compile(text)(**{key: one.to("meta") for key, one in made(text).items()})
     assert {one.device.type for one in (result, *found)} == {"meta"} and len(found) == 4
+
+
+@pytest.mark.parametrize("general", [False, True])
+def test_a_call_that_has_ended_holds_no_tensors(general: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = INPUTS + LAYERS["normalised"]
+    op, given = contractor.compile(text), made(text)
+    if general:
+        monkeypatch.setattr(Call, "direct", lambda *_: None)  # type: ignore[reportUnknownLambdaType]
+    op(**given)
+    gc.collect()
+    gc.disable()
+    try:
+        op(**given)
+        left = [one for one in gc.get_objects() if type(one) is Call]
+    finally:
+        gc.enable()
+    assert not left
