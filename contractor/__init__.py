@@ -11,5 +11,6 @@ from contractor.errors import ArgumentError, ContractorError, RefusedError, Spec
 from contractor.pipeline import compile
 from contractor.program.reference import reference
 from contractor.run.operator import Operator
+from contractor.run.state import State
 
-__all__ = ["ArgumentError", "ContractorError", "Operator", "RefusedError", "SpecError", "compile", "reference"]
+__all__ = ["ArgumentError", "ContractorError", "Operator", "RefusedError", "SpecError", "State", "compile", "reference"]

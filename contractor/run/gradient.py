@@ -134,7 +134,9 @@ def plain_passes(task: Task, tensors: Tensors, arrived: Arrived, wanted: frozens
 
 
 def fused_passes(task: Task, tensors: Tensors, arrived: Arrived, wanted: frozenset[str], passes: Passes) -> Tensors:
-    """The passes, two of which make the halves of the gates' gradients."""
+    """The passes, two of which make the halves of the gates' gradients: in float32 throughout for a fixed gate, whose gradient is one sum
+    over all positions, long as it is."""
+    fixed = any(gate.fixed and gate.name in wanted for gate in task.form.gates)
     found: Tensors = {}
     states: Tensors = {}
     for name, flow in FLOWS:
@@ -142,7 +144,7 @@ def fused_passes(task: Task, tensors: Tensors, arrived: Arrived, wanted: frozens
         if not flow and name not in wanted and not turned.form.final:
             continue
         if flow:
-            turned = with_operand(turned, task, name)
+            turned = replace(with_operand(turned, task, name), careful=fixed)
             inputs |= {"operand": tensors[name]} | states
         outputs = passes.kernel(turned, inputs, tensors[name].dtype)
         found[name] = outputs["result"]

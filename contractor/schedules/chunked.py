@@ -9,13 +9,11 @@ second begins with what those before it have left.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from contractor.plan.machine import Machine
 from contractor.plan.plan import Tiling
 from contractor.schedules.parts.chunk import Place, advance, placed, read_out
 from contractor.schedules.parts.ends import entering, leaving, segment, store_segment, walked_before
-from contractor.schedules.parts.flow import leave_flow, leave_state, meet_state
+from contractor.schedules.parts.flow import leave_flow, leave_state, meet_state, operand_tile
 from contractor.schedules.parts.form import Form, Task
 from contractor.schedules.parts.tilings import fitting, segmented, tiling
 from contractor.schedules.parts.walk import Layout, sizes
@@ -111,20 +109,20 @@ def one_chunk(c: Place, chunk: Expr, state: Tile) -> None:
     """A chunk's results, and the state after it."""
     k = c.k
     here = c.rows(chunk)
+    operand = operand_tile(k, c.w, here.span("t"), c.p) if c.form.flow else None
     query, key, value = c.tile("query", "t", here), c.tile("key", "s", here), c.tile("value", "s", here)
     fades = c.factors(here)
     result = read_out(c, here, query, key, value, fades, state)
-    if c.form.flow:
-        leave_flow(k, c.layout, c.w, here.span("t"), c.p, result)
+    if operand is not None:
+        leave_flow(k, c.w, here.span("t"), operand, result)
     k.note("carry: fade the state, add the chunk's outer products")
     advance(k, c.layout, state, key, value, fades)
 
 
 def segments_kernel(form: Form, layout: Layout) -> Kernel:
     """What each segment but the last adds to the state, and how much it fades what was there."""
-    own = replace(form, initial=False, final=False)
     k = Builder("segment_states", SEGMENT_SAYS, sizes(layout), scalars=SCALARS)
-    c = placed(k, own, layout)
+    c = placed(k, form, layout)
     state = k.full("state", "n", "p")
     passed = k.full("passed", value=1.0) if form.gates else None
     first, count = segment(k, form, layout, c.w)

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from math import prod
 
 from contractor.tile.expression import Cast, Dot, Expr, Rename, Tile
-from contractor.tile.kernel import Kernel, Let, Load, Loop, Statement, Store, statements
+from contractor.tile.kernel import Carry, Kernel, Let, Load, Loop, Statement, Store, Update, statements
 from contractor.tile.rules import ACC, BOOL, I32, I64, Axes
-from contractor.tile.uses import nodes_read
+from contractor.tile.uses import nodes, nodes_read
 
 WIDTH: Mapping[str, int] = {ACC: 4, I32: 4, I64: 8, BOOL: 1}
 BARRIERS = 64
@@ -34,11 +34,28 @@ def shared_bytes(kernel: Kernel, sizes: Mapping[str, int], widths: Mapping[str, 
 
     during = sum(size(tile.axes, tile.dtype) * (stages if tile in looped else 1) for tile in loaded if tile in kept)
     if kept and stages > 1:
-        during += sum(size(tile.axes, tile.dtype) * stages for tile in looped if tile not in kept)
+        sent_for = feeding(products, every)
+        during += sum(size(tile.axes, tile.dtype) * stages for tile in looped if tile not in kept and tile in sent_for)
     outside = sum(size(tile.axes, tile.dtype) for tile in loaded if tile not in looped)
     computed = [size(x.right.axes, x.right.dtype) for x in products if source(x.right, lets) is None]
     stores = [size(one.value.axes, one.value.dtype) for one in every if isinstance(one, Store) and one.target.via == "descriptor"]
     return max(during, outside) + max(computed, default=0) + sum(stores) + BARRIERS
+
+
+def feeding(products: list[Dot], every: tuple[Statement, ...]) -> set[Tile]:
+    """The tiles that some product depends on: of the loads of a loop, a pipeline sends ahead for these alone."""
+    values: dict[Tile, list[Expr]] = {}
+    for one in every:
+        if isinstance(one, Let | Carry | Update):
+            values.setdefault(one.tile, []).append(one.value)
+    found: set[Tile] = set()
+    waiting: list[Expr] = list(products)
+    while waiting:
+        for x in nodes(waiting.pop()):
+            if isinstance(x, Tile) and x not in found:
+                found.add(x)
+                waiting.extend(values.get(x, ()))
+    return found
 
 
 def sources(products: list[Dot], lets: Mapping[Tile, Expr]) -> Iterator[Tile]:

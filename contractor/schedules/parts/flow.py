@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from contractor.schedules.parts.factors import CLOSED, LOG2E
 from contractor.schedules.parts.form import Form, Gate
-from contractor.schedules.parts.walk import Layout, Rows, Walk, stream_of, table
+from contractor.schedules.parts.walk import Rows, Walk, stream_of, table
 from contractor.tile.build import Builder
 from contractor.tile.kernel import Kernel
 from contractor.tile.ops import ACC, I32, I64, Expr, Span, cast, cdiv, cumsum, iota, number, select, size, total
@@ -33,10 +33,15 @@ def slot(w: Walk, span: Expr) -> Expr:
     return cast(w.begin // size("SPAN"), I32) + w.sequence + span
 
 
-def leave_flow(k: Builder, layout: Layout, w: Walk, rows: Span, p: Span, result: Expr) -> None:
+def operand_tile(k: Builder, w: Walk, rows: Span, p: Span) -> Expr:
+    """The operand whose gradient a pass makes. Read before the products that it waits for anyway, and through pointers: no product reads
+    it, so a pipeline would not send for it ahead."""
+    source, head = table(k, w, "operand", "P")
+    return k.load("operand_tile", source, w.batch, rows, head, p)
+
+
+def leave_flow(k: Builder, w: Walk, rows: Span, operand: Expr, result: Expr) -> None:
     """Stores what a pass gives to the flow: its result times the operand of which it is the gradient, summed over the columns."""
-    source, head = table(k, w, "operand", "P", via=layout.via)
-    operand = k.load("operand_tile", source, w.batch, rows, head, p)
     flow = k.let("flow_row", total(cast(operand, ACC) * result, "p"))
     k.store(k.buffer("flow", *FLOW, dtype=ACC), w.batch, w.head, w.column_block, rows, value=flow)
 

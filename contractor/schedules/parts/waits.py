@@ -49,14 +49,14 @@ def waits(kernel: Kernel, sizes: Mapping[str, int], warps: int, stages: int, ass
 def trip_statements(body: tuple[Statement, ...], stages: int) -> Iterator[Statement]:
     """The statements that wait for memory.
 
-    A loop with products is pipelined: with three stages or more it waits once, until the pipeline is full; with two it waits once an
+    An innermost loop with products is pipelined: with three stages or more it waits once, until the pipeline is full; with two it waits once an
     iteration, as the next loads are sent for when this iteration has let go of its tiles. Otherwise a load through a descriptor waits
     by itself, and loads through pointers that follow one another wait together.
     """
     waiting = False
     for one in body:
         match one:
-            case Loop() if stages > 1 and multiplies(one):
+            case Loop() if stages > 1 and innermost(one) and multiplies(one):
                 yield one if stages > 2 else one.body[0]
             case Loop():
                 yield from trip_statements(one.body, stages)
@@ -68,6 +68,11 @@ def trip_statements(body: tuple[Statement, ...], stages: int) -> Iterator[Statem
             waiting = one.source.via == "pointer"
         elif isinstance(one, Loop) or has_product(one):
             waiting = False
+
+
+def innermost(loop: Loop) -> bool:
+    """True if a loop holds no other: only such a one is pipelined."""
+    return not any(isinstance(one, Loop) for one in loop.body)
 
 
 def multiplies(loop: Loop) -> bool:
