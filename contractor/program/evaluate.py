@@ -103,7 +103,7 @@ def evaluate(expression: Expression, reading: Reader) -> Value:
         case Variable():
             return in_order(reading.look(expression.name), expression.axes)
         case Apply():
-            return applied(expression, [argument(one, expression.number, reading) for one in expression.arguments], reading.real)
+            return applied(expression, [argument(one, expression.number, reading) for one in expression.arguments], reading)
         case Constant():
             return number(expression.value)
         case Size():
@@ -140,29 +140,25 @@ def argument(expression: Expression, kind: Number, reading: Reader) -> Value:
     """The value of what a node is applied to, with integers as reals, where the node's result is real or complex."""
     if isinstance(expression, Constant) and kind is not Number.INT:
         return number(float(expression.value))
-    return promoted(evaluate(expression, reading), kind, reading.real)
-
-
-def promoted(value: Value, kind: Number, real: torch.dtype) -> Value:
-    """The value with integers as reals, where the result of a node is real or complex."""
+    value = evaluate(expression, reading)
     tensor = value.tensor
     if kind is Number.INT or tensor.is_floating_point() or tensor.is_complex():
         return value
-    return Value(tensor.to(real if tensor.dim() else torch.float64), value.axes)
+    return Value(tensor.to(reading.real if tensor.dim() else torch.float64), value.axes)
 
 
 # ---- elementwise -----------------------------------------------------------------------------------------------------------------
 
 
-def applied(node: Apply, values: list[Value], real: torch.dtype) -> Value:
-    """An elementwise function; a complex number without dimensions has the precision of `real`."""
+def applied(node: Apply, values: list[Value], reading: Reader) -> Value:
+    """An elementwise function; a complex number without dimensions has the precision of the reader's reals."""
     function = ELEMENTWISE[node.function]
     if function.matrix:
         return on_matrix(node, values)
     axes = joint(values)
     result = function.apply(*aligned(values, axes))
     if result.is_complex() and not result.dim():
-        result = result.to(torch.promote_types(real, torch.complex64))
+        result = result.to(torch.promote_types(reading.real, torch.complex64))
     return in_order(Value(result, axes), node.axes)
 
 
