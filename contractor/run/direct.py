@@ -108,10 +108,11 @@ def direct(core: Core, task: Task, problem: Problem) -> Direct | None:
 
 
 def made(core: Core, task: Task, problem: Problem) -> bool:
-    """True if a core has more than a plain query, key, value and gates, or its sequence is padded or flipped."""
+    """True if a core has more than a plain query, key, value and gates, its sequence is padded or flipped, or its result summed."""
     several = len(core.inner) > 1 or len(core.outer) > 1 or bool(core.batch) or core.keeps
     more = several or any(complex_sides(core)) or bool(task.form.matrices or task.form.tables or task.form.arguments)
-    return more or core.term.mirrored or problem.sizes.T != problem.sizes.S
+    summed = not {"T", "S"} & set(core.axes)
+    return more or summed or core.term.mirrored or problem.sizes.T != problem.sizes.S
 
 
 def side(task: Task, program: Program, name: str, factors: tuple[Factor, ...], position: str, features: Axes) -> Buffer | None:

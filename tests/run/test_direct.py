@@ -51,11 +51,12 @@ LAYERS = {
     "written inside": "L [T, S] = causal()\noutput contract(TN, SN, SP, TS -> TP)(Q * 2, exp(K), V, L)\n",
     "scaled": "L [T, S] = causal()\nY [T, P] = contract(TN, SN, SP, TS -> TP)(Q, K, V, L)\noutput Y * rsqrt(N), Y\n",
     "summed over targets": "L [T, S] = causal()\noutput contract(TN, SN, TP, TS -> SP)(Q, K, V[T, P], L)\n",
+    "summed over all": "L [T, S] = causal()\noutput contract(TN, SN, SP, TS -> P)(Q, K, V, L)\n",
     "turned axes": "L [T, S] = causal()\noutput contract(TN, SN, SP, TS -> TP)(Q, K, K[S, P], L)\n",
     "several keys": "L [T, S] = causal()\noutput contract(TN, SN, SN, SP, TS -> TP)(Q, K, K, V, L)\n",
 }
 DIRECT = {"causal", "shifted", "window", "reversed", "fixed decay", "decay by log", "gate by value", "gate by log", "gate of channels"}
-GENERAL = {"flipped", "two gates", "documents", "several keys", "decay of a sign"}
+GENERAL = {"summed over all", "flipped", "two gates", "documents", "several keys", "decay of a sign"}
 
 
 @dataclass
