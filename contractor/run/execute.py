@@ -23,6 +23,8 @@ from contractor.run.build import module
 from contractor.run.descriptor import described
 from contractor.schedules.parts.flow import SPAN, gate_kernel
 from contractor.schedules.parts.form import ROLES, Gate, Task
+from contractor.schedules.parts.tilings import ROWS
+from contractor.schedules.parts.walk import Layout
 from contractor.schedules.register import SCHEDULES
 from contractor.schedules.schedule import best, routine_of, sizes_of
 from contractor.tile.access import descriptor_block
@@ -70,10 +72,8 @@ class Execution:
         return SCHEDULES[self.schedule].flows and task.form.scalar
 
     def gate(self, task: Task, gate: Gate, tensors: Tensors) -> Tensor:
-        """The gradient [B, T, H] of a scalar gate from both passes' halves: "target_flow", "source_flow", "meets"."""
-        sizes = {**task.dimensions.mapping, **flow_sizes(tensors)}
-        found = started(gate_routine(task, gate, tuple(sizes.items())), self.backend, tuple(sizes.items()))
-        return launched(found, tensors, torch.float32)["gradient"]
+        """The gradient [B, T, H] of a scalar gate from what both passes left."""
+        return launched(ready_gate(task, gate, tuple(tensors["meets"].shape), self.backend), tensors, torch.float32)["gradient"]
 
 
 def widened(task: Task, tensors: Tensors) -> tuple[Task, Tensors]:
@@ -242,16 +242,13 @@ def function_of(kernel: Kernel, backend: Backend) -> Callable[..., Any]:
     return getattr(module(printed(kernel, backend)), kernel.name)
 
 
-@lru_cache(maxsize=256)
-def gate_routine(task: Task, gate: Gate, sizes: tuple[tuple[str, int], ...]) -> Routine:
-    """The last step of a gate's gradient."""
-    return Routine((Launch(gate_kernel(task.form, gate), constants=sizes),))
-
-
-def flow_sizes(tensors: Tensors) -> dict[str, int]:
-    """The sizes that a gate's last step names, off its tensors."""
-    spans, _, blocks = tensors["meets"].shape
-    return {"SPAN": SPAN, "SPANS": spans, "COLUMN_BLOCKS": blocks}
+@lru_cache(maxsize=1024)
+def ready_gate(task: Task, gate: Gate, meets: tuple[int, ...], backend: Backend) -> Ready:
+    """The last step of a gate's gradient. meets: the shape of that tensor."""
+    spans, _, blocks = meets
+    sizes = {**task.dimensions.mapping, "CHUNK": ROWS, "SPAN": SPAN, "SPANS": spans, "COLUMN_BLOCKS": blocks}
+    kernel = gate_kernel(task.form, gate, Layout(clamped=BYTES[task.dtype] == 2))
+    return started(Routine((Launch(kernel, stages=1),)), backend, tuple(sizes.items()))
 
 
 @lru_cache(maxsize=1024)

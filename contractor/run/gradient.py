@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from contractor.schedules.parts.factors import CLOSED, LOG2E
+from contractor.schedules.parts.flow import HALVES
 from contractor.schedules.parts.form import DKEY, DQUERY, DVALUE, ROLES, Flow, Gate, Task, permuted
 
 Tensors = dict[str, Tensor]
@@ -24,7 +25,7 @@ class Run(Protocol):
     """A task and its tensors → its outputs, the result in a dtype."""
 
     def __call__(self, task: Task, tensors: Tensors, dtype: torch.dtype) -> Tensors:
-        """ "result" [B, T, H, P] and, as the form asks, "final", "flow", "states", "meets"."""
+        """`result` [B, T, H, P] and, as the form asks, `final` and what gates' gradients are made of."""
         ...
 
 
@@ -65,7 +66,7 @@ def gradients(task: Task, tensors: Tensors, outputs: Tensors, arrived: Arrived, 
         found = plain_passes(task, tensors, arrived, wanted, gates, passes.kernel)
     for gate in gates:
         if fused:
-            halves = {name: found[name] for name in ("target_flow", "source_flow", "meets")}
+            halves = {name: found[name] for name in (*HALVES, "meets")}
             whole = passes.gate(task, gate, {**tensors, **halves})
         else:
             whole = by_suffix(task, gate, tensors, found, outputs, arrived, passes.kernel)
@@ -134,9 +135,7 @@ def plain_passes(task: Task, tensors: Tensors, arrived: Arrived, wanted: frozens
 
 
 def fused_passes(task: Task, tensors: Tensors, arrived: Arrived, wanted: frozenset[str], passes: Passes) -> Tensors:
-    """The passes, two of which make the halves of the gates' gradients: in float32 throughout for a fixed gate, whose gradient is one sum
-    over all positions, long as it is."""
-    fixed = any(gate.fixed and gate.name in wanted for gate in task.form.gates)
+    """The passes, two of which make the halves of the gates' gradients."""
     found: Tensors = {}
     states: Tensors = {}
     for name, flow in FLOWS:
@@ -144,13 +143,13 @@ def fused_passes(task: Task, tensors: Tensors, arrived: Arrived, wanted: frozens
         if not flow and name not in wanted and not turned.form.final:
             continue
         if flow:
-            turned = replace(with_operand(turned, task, name), careful=fixed)
+            turned = with_operand(turned, task, name)
             inputs |= {"operand": tensors[name]} | states
         outputs = passes.kernel(turned, inputs, tensors[name].dtype)
         found[name] = outputs["result"]
         found |= {"initial": outputs["final"]} if turned.form.final else {}
-        found |= {f"{flow}_flow": outputs["flow"]} if flow else {}
-        found |= {"meets": outputs["meets"]} if flow == "source" else {}
+        found |= {f"{flow}_crossing": outputs["crossing"]} if flow else {}
+        found |= {one: outputs[one] for one in ("target_pairs", "source_pairs", "meets") if one in outputs}
         states = {"states": outputs["states"]} if flow == "target" else {}
     return found
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from contractor.plan.machine import Machine
 from contractor.plan.plan import Tiling
-from contractor.schedules.parts.chunk import Place, advance, placed, read_out
+from contractor.schedules.parts.chunk import Place, advance, carry_in, give_out, placed, weigh
 from contractor.schedules.parts.ends import entering, leaving, segment, store_segment, walked_before
-from contractor.schedules.parts.flow import leave_flow, leave_state, meet_state, operand_tile
+from contractor.schedules.parts.flow import leave_crossing, leave_pairs, leave_state, meet_state, operand_tile
 from contractor.schedules.parts.form import Form, Task
 from contractor.schedules.parts.tilings import fitting, segmented, tiling
 from contractor.schedules.parts.walk import Layout, sizes
@@ -54,6 +54,8 @@ class Chunked:
             pairs = ((64, 8, 1),)
         elif inner > 128:
             pairs = ((64, 8, 2), (64, 8, 1))
+        elif task.form.flow and inner > 64:  # measured: beside what they leave, a second program is worth more than a third stage
+            pairs = ((64, 4, 2), (64, 4, 1))
         elif not gates:
             pairs = ((128, 4, 3), (64, 4, 3), (64, 4, 2), (64, 4, 1))
         else:
@@ -107,14 +109,18 @@ def spans(c: Place, first: Expr | None, count: Expr, state: Tile) -> None:
 
 def one_chunk(c: Place, chunk: Expr, state: Tile) -> None:
     """A chunk's results, and the state after it."""
-    k = c.k
+    k, flow = c.k, c.form.flow
     here = c.rows(chunk)
-    operand = operand_tile(k, c.w, here.span("t"), c.p) if c.form.flow else None
+    operand = operand_tile(k, c.form, c.layout, c.w, here.span("t"), c.p) if flow else None
     query, key, value = c.tile("query", "t", here), c.tile("key", "s", here), c.tile("value", "s", here)
     fades = c.factors(here)
-    result = read_out(c, here, query, key, value, fades, state)
+    weights = weigh(c, query, key, fades)
+    if operand is not None and flow == "target":
+        leave_pairs(k, c.layout, c.w, here, operand, value, weights)
+    carried = carry_in(c, query, fades, state)
     if operand is not None:
-        leave_flow(k, c.w, here.span("t"), operand, result)
+        leave_crossing(k, c.w, here.span("t"), operand, carried)
+    give_out(c, here, weights, value, carried)
     k.note("carry: fade the state, add the chunk's outer products")
     advance(k, c.layout, state, key, value, fades)
 

@@ -72,20 +72,27 @@ def steady_factors(k: Builder, form: Form, fixed: dict[str, Expr], lane: Expr, s
     return Factors(within_of(k, form, points, seen)) if early_ends(form) else factors(k, form, points, seen)
 
 
-def read_out(c: Place, here: Rows, query: Expr, key: Expr, value: Expr, fades: Factors, state: Expr) -> Expr:
-    """What the chunk's targets read, from the chunk's own sources and from the carried state, scaled."""
-    k, layout = c.k, c.layout
-    k.note("inside the chunk: scores under the mask")
-    scores = k.let("scores", dot(query, key, precision=layout.precision))
-    weights = k.let("weights", select(c.seen, scores, 0.0) if fades.within is None else scores * fades.within)
-    k.note(f"from {'later' if c.form.future else 'earlier'} chunks: the query reads the carried state")
-    carried = through(k, layout, query, state, "state", None)
-    carried = k.let("carried", carried if fades.enter is None else carried * fades.enter)
-    out = k.let("out", dot(cast(weights, value), value, into=carried, precision=layout.precision))
-    target, head = table(k, c.w, "result", "P", via=layout.via)
+def weigh(c: Place, query: Expr, key: Expr, fades: Factors) -> Expr:
+    """The weights [t, s] of the chunk's own pairs."""
+    c.k.note("inside the chunk: scores under the mask")
+    scores = c.k.let("scores", dot(query, key, precision=c.layout.precision))
+    return c.k.let("weights", select(c.seen, scores, 0.0) if fades.within is None else scores * fades.within)
+
+
+def carry_in(c: Place, query: Expr, fades: Factors, state: Expr) -> Expr:
+    """What the chunk's targets read from the carried state [t, p]."""
+    c.k.note(f"from {'later' if c.form.future else 'earlier'} chunks: the query reads the carried state")
+    carried = through(c.k, c.layout, query, state, "state", None)
+    return c.k.let("carried", carried if fades.enter is None else carried * fades.enter)
+
+
+def give_out(c: Place, here: Rows, weights: Expr, value: Expr, carried: Expr) -> None:
+    """Stores what the chunk's targets read in all, scaled."""
+    k = c.k
+    out = k.let("out", dot(cast(weights, value), value, into=carried, precision=c.layout.precision))
+    target, head = table(k, c.w, "result", "P", via=c.layout.via)
     scaled = k.let("scaled", out * size("scale", ACC))
     k.store(target, c.w.batch, here.span("t"), head, c.p, value=cast(scaled, target.name))
-    return scaled
 
 
 def through(k: Builder, layout: Layout, left: Expr, right: Expr, name: str, into: Expr | None) -> Expr:

@@ -1,28 +1,33 @@
 """The gradient of scalar gates inside the passes of the backward.
 
-The gradient of the log of the gate at j is the sum of the pairs (s, t) with s < j ≤ t, each pair's weight times its gradient: the suffix
-sum of query·dQuery − key·dKey. Each of the two passes sums its half over the features where its result still is an accumulator, `flow`
-[B, H, COLUMN_BLOCKS, T]. A suffix sum over a long sequence would drift, as states are rounded on their way, so it begins anew every
-SPAN chunks from ⟨state, state's gradient⟩, `meets`: the target's pass leaves its state after every span, the source's meets it there.
-A last kernel sums up.
+The gradient of the log of the gate at j is the sum over the pairs (s, t) with s < j ≤ t of what each pair gives, its weight times the
+weight's gradient: F(j) = ⟨state before j, faded; the state's gradient at j⟩. Sums of query·dQuery − key·dKey over everything after j would
+give it too, but each row's rounding would then be in the gradient of every gate before it. Here a row's rounding stays in its chunk:
+    F(j) = past + Σ over rows i ≥ j of crossing in [i] + Σ over i < j of crossing out [i] + the pairs inside the chunk across j
+The target's pass has both factors of each pair inside a chunk, and leaves their sums over either side, exact in float32: `target_pairs`,
+`source_pairs` [B, H, COLUMN_BLOCKS, T]. What crosses a chunk's border is summed by each pass where the carried state is read,
+`target_crossing` and `source_crossing`. `past`, the pairs around the whole chunk, follows from chunk to chunk, is 0 where the chunk fades
+all that passes it, and begins anew every SPAN positions from ⟨state, state's gradient⟩, `meets`: the target's pass leaves its state
+after every span, the source's meets it there. A last kernel puts them together.
 """
 
 from __future__ import annotations
 
 from contractor.schedules.parts.factors import CLOSED, LOG2E
 from contractor.schedules.parts.form import Form, Gate
-from contractor.schedules.parts.walk import Rows, Walk, stream_of, table
+from contractor.schedules.parts.walk import Layout, Rows, Walk, head_of, rows, stream_of, table
 from contractor.tile.build import Builder
 from contractor.tile.kernel import Kernel
-from contractor.tile.ops import ACC, I32, I64, Expr, Span, cast, cdiv, cumsum, iota, number, select, size, total
+from contractor.tile.ops import ACC, I32, Expr, Span, cast, cdiv, cumsum, dot, iota, least, number, select, size, total
 
 SPAN = 512
-"""Positions between two restarts: the error of a suffix sum of this length stays below that of its terms."""
+"""Positions between two restarts."""
 
 SPAN_STATE = ("SPANS", "H", "N", "P")
 MEETS = ("SPANS", "H", "COLUMN_BLOCKS")
 FLOW = ("B", "H", "COLUMN_BLOCKS", "T")
-SAYS = "gradient of the log gate at j: what the pairs (s, t) with s < j <= t give, summed up from both passes' halves"
+HALVES = ("target_crossing", "source_crossing", "target_pairs", "source_pairs")
+SAYS = "gradient of the log gate at j: what the pairs (s, t) with s < j <= t give, summed"
 
 
 def slot(w: Walk, span: Expr) -> Expr:
@@ -33,17 +38,26 @@ def slot(w: Walk, span: Expr) -> Expr:
     return cast(w.begin // size("SPAN"), I32) + w.sequence + span
 
 
-def operand_tile(k: Builder, w: Walk, rows: Span, p: Span) -> Expr:
-    """The operand whose gradient a pass makes. Read before the products that it waits for anyway, and through pointers: no product reads
-    it, so a pipeline would not send for it ahead."""
-    source, head = table(k, w, "operand", "P")
+def operand_tile(k: Builder, form: Form, layout: Layout, w: Walk, rows: Span, p: Span) -> Expr:
+    """The operand whose gradient a pass makes, read ahead of the products that the pass waits for anyway. Through pointers where no
+    product reads it: a pipeline would not send for it ahead."""
+    source, head = table(k, w, "operand", "P", via=layout.via if form.flow == "target" else "pointer")
     return k.load("operand_tile", source, w.batch, rows, head, p)
 
 
-def leave_flow(k: Builder, w: Walk, rows: Span, operand: Expr, result: Expr) -> None:
-    """Stores what a pass gives to the flow: its result times the operand of which it is the gradient, summed over the columns."""
-    flow = k.let("flow_row", total(cast(operand, ACC) * result, "p"))
-    k.store(k.buffer("flow", *FLOW, dtype=ACC), w.batch, w.head, w.column_block, rows, value=flow)
+def leave_crossing(k: Builder, w: Walk, rows: Span, operand: Expr, carried: Expr) -> None:
+    """Stores what each row's pairs with other chunks give: what it read from the state, times the operand of which that is the gradient."""
+    crossing = k.let("crossing_row", total(cast(operand, ACC) * carried, "p"))
+    k.store(k.buffer("crossing", *FLOW, dtype=ACC), w.batch, w.head, w.column_block, rows, value=crossing)
+
+
+def leave_pairs(k: Builder, layout: Layout, w: Walk, here: Rows, operand: Expr, value: Expr, weights: Expr) -> None:
+    """Stores what the pairs inside the chunk give, summed over either side."""
+    k.note("each pair's weight times the weight's gradient, of these columns")
+    pairs = k.let("pairs", weights * dot(operand, value, precision=layout.precision))
+    for name, axis, other in (("target_pairs", "t", "s"), ("source_pairs", "s", "t")):
+        target = k.buffer(name, *FLOW, dtype=ACC)
+        k.store(target, w.batch, w.head, w.column_block, here.span(axis), value=k.let(f"{name}_row", total(pairs, other)))
 
 
 def leave_state(k: Builder, w: Walk, span: Expr, n: Span, p: Span, state: Expr) -> None:
@@ -60,42 +74,82 @@ def meet_state(k: Builder, w: Walk, span: Expr, n: Span, p: Span, state: Expr) -
     k.store(k.buffer("meets", *MEETS, dtype=ACC), slot(w, span), w.head, w.column_block, value=product)
 
 
-def gate_kernel(form: Form, gate: Gate) -> Kernel:
-    """The last step: both halves and the restarts → the gradient [B, T, H] of a scalar gate of the form."""
-    k = Builder("gate_gradient", SAYS, {"t": "SPAN"}, scalars=("T", "B", "SEQUENCES"))
+def gate_kernel(form: Form, gate: Gate, layout: Layout) -> Kernel:
+    """The last step: what both passes left → the gradient [B, T, H] of a scalar gate of the form. layout.clamped: operands are of 16
+    bits."""
+    k = Builder("gate_gradient", SAYS, {"t": "CHUNK"}, scalars=("T", "B", "SEQUENCES"))
     spans = number(1) if form.packed else cdiv(size("T"), size("SPAN"))
     program = k.program(spans * size("H") * size("SEQUENCES" if form.packed else "B"))
     w = stream_of(k, form, k.let("stream", program // spans), number(0), None, None)
+    lane = k.let("lane", iota("t"))
     if form.packed:
         with k.loop("span", cdiv(w.length, size("SPAN"))) as span:
-            span_gradient(k, form, gate, w, span)
+            span_gradient(k, form, gate, layout, w, lane, span)
     else:
-        span_gradient(k, form, gate, w, k.let("span", program % spans))
+        span_gradient(k, form, gate, layout, w, lane, k.let("span", program % spans))
     return k.done()
 
 
-def span_gradient(k: Builder, form: Form, gate: Gate, w: Walk, span: Expr) -> None:
-    """The gradient over one span. Exactly 0 where the gate is closed, and at the first position if nothing comes before it: no rounding
-    may be left there for a chain rule to multiply by a log of any size."""
-    place = k.let("place", span * size("SPAN") + iota("t"))
-    row = k.let("row", cast(place, I64) if w.begin is None else w.begin + place)
-    here = Rows(place, place, row, k.let("inside", place < w.length)).span("t")
-    early, late = k.full("early", "t"), k.full("late", "t")
-    met = k.full("met")
+def span_gradient(k: Builder, form: Form, gate: Gate, layout: Layout, w: Walk, lane: Expr, span: Expr) -> None:
+    """The gradient over one span, chunk by chunk from its far end, where `meets` says what passes."""
+    each = size("SPAN") // size("CHUNK")
+    chunks = k.let("chunks", least(each, cdiv(w.length, size("CHUNK")) - span * each))
+    passing = k.full("passing")
+    with k.loop("met_block", size("COLUMN_BLOCKS")) as block:
+        met = k.load("met_here", k.buffer("meets", *MEETS, dtype=ACC), slot(w, span), w.head, block)
+        k.update(passing, passing + met)
+    with k.loop("step", chunks) as step:
+        along = step if form.future else chunks - 1 - step
+        here = rows(k, w, lane, k.let("chunk", span * each + along))
+        found = summed_blocks(k, w, here)
+        target, source = ("source", "target") if form.future else ("target", "source")
+        late, early = (found[f"{name}_crossing"] for name in (target, source))
+        inside = found[f"{target}_pairs"] - found[f"{source}_pairs"]
+        k.note("what passes the chunk as a whole, then what ends, begins or lies in it")
+        near, far = (early, late) if not form.future else (late, early)
+        past = k.let("past", select(fade_of(k, form, w, here) < (FADED if layout.clamped else VANISHED), 0.0, passing - total(near, "t")))
+        change = k.let("change", late + inside - early)
+        value = past + total(early, "t") + (total(change, "t") - cumsum(change, "t") + change)
+        store_gradient(k, form, gate, w, here, value, late + found[f"{target}_pairs"])
+        k.update(passing, past + total(far, "t"))
+
+
+FADED, VANISHED = -12.0, -60.0  # base 2: what a chunk fades by so much is less than the rounding of what is beside it
+
+
+def summed_blocks(k: Builder, w: Walk, here: Rows) -> dict[str, Expr]:
+    """What the passes left for a chunk's rows, summed over the blocks of columns."""
+    sums = {name: k.full(f"{name}_sum", "t") for name in HALVES}
     with k.loop("block", size("COLUMN_BLOCKS")) as block:
-        names = ("source", "target") if form.future else ("target", "source")
-        for name, total_flow in zip(names, (early, late), strict=True):
-            flow = k.load(f"{name}_tile", k.buffer(f"{name}_flow", *FLOW, dtype=ACC), w.batch, w.head, block, here)
-            k.update(total_flow, total_flow + flow)
-        k.update(met, met + k.load("met_here", k.buffer("meets", *MEETS, dtype=ACC), slot(w, span), w.head, block))
-    change = k.let("change", early - late)
-    upto = k.let("upto", cumsum(change, "t"))
-    value = met - upto + change if form.future else met + (total(change, "t") - upto + change)
-    value = value - early if gate.shift else value
+        for name, so_far in sums.items():
+            part = k.load(f"{name}_tile", k.buffer(name, *FLOW, dtype=ACC), w.batch, w.head, block, here.span("t"))
+            k.update(so_far, so_far + part)
+    return dict(sums)
+
+
+def fade_of(k: Builder, form: Form, w: Walk, here: Rows) -> Expr:
+    """The base-2 log of what a chunk leaves of what passes it, under all gates."""
+    whole: Expr = number(0.0)
+    for one in form.gates:
+        count, head = head_of(w, one.name)
+        if one.fixed:
+            rate = k.load(f"{one.name}_rate", k.buffer(one.name, count, dtype=ACC), head)
+            whole = whole + rate * cast(least(size("CHUNK"), w.length - here.first), ACC)
+        else:
+            source, head = table(k, w, one.name, dtype=ACC)
+            whole = whole + total(k.load(f"{one.name}_row", source, w.batch, here.span("t"), head), "t")
+    return k.let("chunk_fade", whole * LOG2E)
+
+
+def store_gradient(k: Builder, form: Form, gate: Gate, w: Walk, here: Rows, value: Expr, ending: Expr) -> None:
+    """Stores the gradient of a chunk's gates. ending: of the pairs that end at each row, which do not cross a late gate there. Exactly 0
+    where the gate is closed, and at the first position if nothing comes before it: no rounding may be left there for a chain rule to
+    multiply by a log of any size."""
+    value = value - ending if gate.shift else value
     if not (form.final if form.future else form.initial):
-        value = select(place >= 1, value, 0.0)
+        value = select(here.place >= 1, value, 0.0)
     if gate.resets and not gate.fixed:
         source, head = table(k, w, gate.name, dtype=ACC)
-        natural = k.load("gate_row", source, w.batch, here, head)
+        natural = k.load(f"{gate.name}_here", source, w.batch, here.span("t"), head)
         value = select(natural * LOG2E < CLOSED, 0.0, value)
-    k.store(k.buffer("gradient", "B", "T", "H", dtype=ACC), w.batch, here, w.head, value=k.let("flow", value))
+    k.store(k.buffer("gradient", "B", "T", "H", dtype=ACC), w.batch, here.span("t"), w.head, value=k.let("flow", value))

@@ -49,9 +49,9 @@ def waits(kernel: Kernel, sizes: Mapping[str, int], warps: int, stages: int, ass
 def trip_statements(body: tuple[Statement, ...], stages: int) -> Iterator[Statement]:
     """The statements that wait for memory.
 
-    An innermost loop with products is pipelined: with three stages or more it waits once, until the pipeline is full; with two it waits once an
-    iteration, as the next loads are sent for when this iteration has let go of its tiles. Otherwise a load through a descriptor waits
-    by itself, and loads through pointers that follow one another wait together.
+    An innermost loop with products is pipelined: with three stages or more it waits once, until the pipeline is full; with two it waits
+    once an iteration, as the next loads are sent for when this iteration has let go of its tiles. Otherwise a load through a descriptor
+    waits by itself, and loads through pointers that follow one another wait together.
     """
     waiting = False
     for one in body:
