@@ -101,7 +101,8 @@ def backward_pass(
     name: str, task: Task, tensors: Tensors, arrived: Arrived, wanted: frozenset[str], flow: Flow = ""
 ) -> tuple[Task, Tensors]:
     """The pass that makes a role's gradient, and its tensors. States are [.., N, P] of the pass, so those of the first two are
-    transposed."""
+    transposed. Where a gradient arrives through the final state, the target's pass walks to its sequence's very end too: its state is
+    met there."""
     turned = permuted(task, PASSES[name])
     operands = {**{role: tensors[role] for role in ROLES}, "result": arrived.result.to(tensors["value"].dtype)}
     inputs = {role: operands[source] for role, source in PASSES[name].items()}
@@ -109,7 +110,8 @@ def backward_pass(
     state = tensors.get("initial") if name == "query" else arrived.final
     if state is not None:
         inputs["initial"] = state if name == "value" else state.mT
-    form = replace(turned.form, initial=state is not None, final=name == "value" and "initial" in wanted, flow=flow)
+    handed = "initial" in wanted if name == "value" else flow == "target" and arrived.final is not None
+    form = replace(turned.form, initial=state is not None, final=handed, flow=flow)
     return replace(turned, form=form), inputs
 
 
@@ -147,7 +149,7 @@ def fused_passes(task: Task, tensors: Tensors, arrived: Arrived, wanted: frozens
             inputs |= {"operand": tensors[name]} | states
         outputs = passes.kernel(turned, inputs, tensors[name].dtype)
         found[name] = outputs["result"]
-        found |= {"initial": outputs["final"]} if turned.form.final else {}
+        found |= {"initial": outputs["final"]} if turned.form.final and not flow else {}
         found |= {f"{flow}_crossing": outputs["crossing"]} if flow else {}
         found |= {one: outputs[one] for one in ("target_pairs", "source_pairs", "meets") if one in outputs}
         states = {"states": outputs["states"]} if flow == "target" else {}
