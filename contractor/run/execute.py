@@ -20,6 +20,7 @@ from contractor.plan.machine import MACHINES, Machine
 from contractor.plan.plan import Refusal, Tiling
 from contractor.plan.problem import BYTES
 from contractor.run.build import module
+from contractor.run.choices import preferred
 from contractor.run.descriptor import described
 from contractor.schedules.parts.flow import SPAN, gate_kernel
 from contractor.schedules.parts.form import ROLES, Gate, Task
@@ -258,11 +259,12 @@ def descriptors(kernel: Kernel) -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 
 def tiling_of(schedule: str, task: Task, machine: Machine) -> Tiling:
-    """The cheapest tiling. Raises RefusedError with the reason if the schedule may not evaluate the task."""
+    """The tiling that was measured to be best, else the cheapest. Raises RefusedError with the reason if the schedule may not evaluate
+    the task."""
     answer = best(SCHEDULES[schedule], task, machine)
     if isinstance(answer, Refusal):
         raise RefusedError(f"{schedule}: {answer.reason}")
-    return answer.tiling
+    return preferred(SCHEDULES[schedule], task, machine) or answer.tiling
 
 
 def table_sizes(task: Task, tensors: dict[str, Tensor]) -> dict[str, int]:

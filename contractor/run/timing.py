@@ -34,15 +34,16 @@ class Measured:
     clock: Literal["graph", "events", "wall"]
 
 
-def measured(call: Call, device: str) -> Measured:
-    """How long a call takes on its device. Nothing is done about caches: tensors that fit them are found there."""
+def measured(call: Call, device: str, together: int = GRAPH_MILLISECONDS) -> Measured:
+    """How long a call takes on its device; together: milliseconds of the calls in one graph. Nothing is done about caches: tensors that fit
+    them are found there."""
     if device == "cpu":
         return Measured(wall(call), "wall")
     call()
     long = seconds(call, device) > LONG
     if do_bench_cudagraph is not None and not long:
         try:
-            found: Any = do_bench_cudagraph(call, rep=GRAPH_MILLISECONDS, return_mode="median")
+            found: Any = do_bench_cudagraph(call, rep=together, return_mode="median")
             return Measured(float(found), "graph")
         except RuntimeError:  # what waits for the device, or asks it for a size, cannot be captured
             torch.cuda.synchronize()

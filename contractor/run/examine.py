@@ -1,0 +1,190 @@
+"""Whether a tiling's numbers may be trusted, and only then how long it takes.
+
+Some choices of blocks, warps and stages are compiled wrongly or fault (FLA #984, Triton #10486, #10573, #11366), so what has not passed
+is neither timed nor used: on fresh random inputs, three times, under gates of several strengths, with NaN in all memory that the kernels
+are to fill, the results must be within rounding of the same order's torch text in float64, and the same bit for bit when repeated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from contractor.plan.machine import MACHINES
+from contractor.plan.plan import Tiling
+from contractor.run.draw import STRENGTHS, USUAL, Strength, drawn
+from contractor.run.execute import Backend, Ready, at_tiling, launched, table_sizes
+from contractor.run.timing import measured
+from contractor.run.trial import ALLOWED
+from contractor.schedules.parts.form import Task
+from contractor.schedules.register import SCHEDULES
+from contractor.schedules.schedule import routine_of, sizes_of
+
+LENGTH, STEP = 2048, 512  # positions that numbers are compared on at most, and by how many a sequence is shortened
+ENTRIES = {"cuda": 1 << 27, "cpu": 1 << 21}  # of all operands together, in float64
+REPLAYED = 10  # milliseconds of the calls that are timed together
+memory: Any = torch.utils.deterministic  # it makes its attribute itself, and says so to no checker
+Clock = Callable[[Callable[[], object], str], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One tiling of a task by a schedule: dtype is the result's, by name."""
+
+    schedule: str
+    task: Task
+    tiling: Tiling
+    dtype: str
+    backend: Backend
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What came of it: why it may not be used ("" if it may), and the median milliseconds of one evaluation."""
+
+    reason: str = ""
+    milliseconds: float | None = None
+
+
+def examine(job: Job, device: str, seed: int = 0) -> Finding:
+    """The numbers, then the time, in this process: a fault of the GPU leaves it without one."""
+    return examined(job, device, seed, clocked)
+
+
+def examined(job: Job, device: str, seed: int, clock: Clock) -> Finding:
+    """The same by a clock."""
+    try:
+        reason = disproof(job, device, seed)
+        if reason:
+            return Finding(reason)
+        call = evaluation(job, job.task, USUAL, torch.Generator(device).manual_seed(seed))
+        return Finding("", clock(call, device))
+    except torch.OutOfMemoryError:
+        return Finding("out of memory")
+    except Exception as error:  # a compiler or a driver may fail in any way, and that is the answer
+        return Finding(f"raised {type(error).__name__}: {next(iter(str(error).splitlines()), '')[:120]}")
+
+
+def clocked(call: Callable[[], object], device: str) -> float:
+    """Milliseconds of one call, the median."""
+    return measured(call, device, REPLAYED).milliseconds
+
+
+# ---- numbers --------------------------------------------------------------------------------------------------------------------
+
+
+def disproof(job: Job, device: str, seed: int) -> str:
+    """Why the numbers may not be trusted; "" if they may."""
+    task = shortened(job.task, job.tiling, ENTRIES[torch.device(device).type])
+    found = at_tiling(job.schedule, task, job.tiling, job.backend)
+    for number, strength in enumerate(STRENGTHS):
+        made = torch.Generator(device).manual_seed(seed * len(STRENGTHS) + number)
+        tensors = inputs(job, task, strength, made)
+        first, second = (outputs(found, task, tensors, job.dtype) for _ in range(2))
+        if reason := repeated(first, second) or off(task, whole(found, first), right(job.schedule, task, tensors)):
+            return reason
+    return ""
+
+
+def shortened(task: Task, tiling: Tiling, entries: int) -> Task:
+    """The task on as many positions as float64 is worth: not so few that segments or ends of blocks are lost, and as divisible."""
+    shape = task.dimensions
+    if shape.offset:
+        return task
+    width = max(1, shape.B * shape.H * 2 * (shape.N + shape.P))
+    segments = dict(tiling.constants).get("SEGMENTS", 1)
+    most = max(STEP, min(max(LENGTH, 2 * tiling["CHUNK"] * segments), entries // width))
+    if most >= shape.T:
+        return task
+    return replace(task, dimensions=replace(shape, T=shape.T % STEP + max(1, most // STEP - 1) * STEP))
+
+
+def inputs(job: Job, task: Task, strength: Strength, made: torch.Generator) -> dict[str, Tensor]:
+    """Random tensors of a task."""
+    routine = routine_of(SCHEDULES[job.schedule], task, job.tiling)
+    return drawn(task, routine, sizes_of(task, job.tiling), strength, made)
+
+
+def evaluation(job: Job, task: Task, strength: Strength, made: torch.Generator) -> Callable[[], object]:
+    """One evaluation of a task, ready to be timed."""
+    found, tensors = at_tiling(job.schedule, task, job.tiling, job.backend), inputs(job, task, strength, made)
+    given, dtype = {**tensors, **table_sizes(task, tensors)}, getattr(torch, job.dtype)
+    return lambda: launched(found, given, dtype)
+
+
+def outputs(found: Ready, task: Task, tensors: Mapping[str, Tensor], dtype: str) -> dict[str, Tensor]:
+    """The outputs of one evaluation into memory full of NaN."""
+    with poisoned():
+        return launched(found, {**tensors, **table_sizes(task, dict(tensors))}, getattr(torch, dtype))
+
+
+def whole(found: Ready, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Outputs in float64, what several blocks of columns gave added up."""
+    blocks = {buffer.name: buffer.dims.index(COLUMNS) for buffer, _, _ in found.made if COLUMNS in buffer.dims}
+    return {name: one.double().sum(blocks[name]) if name in blocks else one.double() for name, one in given.items()}
+
+
+COLUMNS = "COLUMN_BLOCKS"
+
+
+@contextmanager
+def poisoned() -> Generator[None]:
+    """New memory holds NaN."""
+    before, warned = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    filled = memory.fill_uninitialized_memory
+    try:
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        memory.fill_uninitialized_memory = True
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before, warn_only=warned)
+        memory.fill_uninitialized_memory = filled
+
+
+def right(schedule: str, task: Task, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The outputs by the same order's torch text in float64."""
+    exact = replace(task, dtype="float64", careful=False)
+    wide = {name: one.double() if one.is_floating_point() else one for name, one in tensors.items()}
+    (tiling,) = SCHEDULES[schedule].tilings(exact, MACHINES["cpu"])
+    found = at_tiling(schedule, exact, tiling, "torch")
+    return whole(found, outputs(found, exact, wide, "float64"))
+
+
+def repeated(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> str:
+    """Why two evaluations are not the same; "" if they are, bit for bit."""
+    differing = [name for name in first if not torch.equal(bits(first[name]), bits(second[name]))]
+    return f"{', '.join(differing)}: not the same bit for bit when repeated" if differing else ""
+
+
+def bits(tensor: Tensor) -> Tensor:
+    """A tensor's bits as integers."""
+    kinds = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+    return tensor.contiguous().view(kinds[tensor.element_size()])
+
+
+def off(task: Task, found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> str:
+    """Why the outputs are not the right ones; "" if they are. What no program writes, as slots between packed sequences, is not
+    compared."""
+    forward, gradient = ALLOWED[task.dtype]
+    for name, one in found.items():
+        written = ~wanted[name].isnan()
+        if not bool(written.all()) and (not task.form.packed or name in PLAIN):
+            return f"{name}: float64 is no number itself"
+        error, allowed = distance(one[written], wanted[name][written]), forward if name in PLAIN else gradient
+        if not error <= allowed:
+            return f"{name} is not finite" if math.isnan(error) else f"{name} is off by {error:.1e} (at most {allowed:.0e})"
+    return ""
+
+
+PLAIN = ("result", "final")  # all else is made for the gradients of gates
+
+
+def distance(found: Tensor, wanted: Tensor) -> float:
+    """‖found − wanted‖ / ‖wanted‖."""
+    return float((found - wanted).norm()) / (float(wanted.norm()) or 1.0)
