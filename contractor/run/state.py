@@ -31,8 +31,10 @@ class State:
         return int(self.positions.shape[0])
 
     def __getitem__(self, index: Any) -> State:
-        """The state of some sequences: an index, a slice, a list or a tensor of indices; the sequence axis stays."""
-        chosen = slice(index, index + 1 or None) if isinstance(index, int) else index
+        """The state of some sequences: an index, a slice, a list or a tensor of indices; the sequence axis stays. Raises IndexError for
+        an index that there is not."""
+        single = isinstance(index, int) or (isinstance(index, Tensor) and index.dim() == 0)
+        chosen = [int(index)] if single else index
         return self.each(lambda tensor: tensor[chosen])
 
     def __repr__(self) -> str:
@@ -48,7 +50,8 @@ class State:
     def to(self, *where: Any, **how: Any) -> State:
         """The state on a device or in a dtype (positions stay integers), as `Tensor.to` takes them."""
         moved = {name: tensor.to(*where, **how) for name, tensor in self.tensors.items()}
-        device = next((tensor.device for tensor in moved.values()), torch.empty(0).to(*where, **how).device)
+        nothing = torch.empty(0, device=self.positions.device)
+        device = next((tensor.device for tensor in moved.values()), nothing.to(*where, **how).device)
         return State(moved, self.positions.to(device))
 
     def clone(self) -> State:
@@ -66,24 +69,41 @@ def fitted(state: Any, tasks: Mapping[str, Task], layer: str, device: torch.devi
     Raises ArgumentError if it is of another layer, or of other sizes, or on another device.
     """
     if isinstance(state, Tensor):
-        if len(tasks) != 1:
-            raise ArgumentError(f"{layer} carries {len(tasks)} tensors ({', '.join(tasks)}): give the State that a call returned")
-        (name,) = tasks
-        state = State({name: state}, torch.zeros(state.shape[0], dtype=torch.int64, device=state.device))
+        state = alone(state, tasks, layer)
     if not isinstance(state, State) or set(state.tensors) != set(tasks):
         found = ", ".join(state.tensors) if isinstance(state, State) else type(state).__name__
         raise ArgumentError(f"initial_state must be a State of {layer} ({', '.join(tasks) or 'no tensors'}), not {found}")
     for name, task in tasks.items():
-        tensor, shape = state.tensors[name], task.dimensions
-        wanted = (shape.streams, shape.H, shape.N, shape.P)
-        if tuple(tensor.shape) != wanted:
-            first = "sequence" if task.form.packed else "batch"
-            raise ArgumentError(f"the state of {name} must be [{first}, head, N, P] = {list(wanted)}, not {list(tensor.shape)}")
-        if tensor.device != device:
-            raise ArgumentError(f"the state of {name} is on {tensor.device}, the operands on {device}")
-        if not tensor.is_floating_point():
-            raise ArgumentError(f"the state of {name} must be real, not {tensor.dtype}")
+        refuse_tensor(name, state.tensors[name], task, device)
+    counts = {task.dimensions.streams for task in tasks.values()}
+    if counts and {len(state)} != counts:
+        raise ArgumentError(f"the state has the positions of {len(state)} sequences, and there are {', '.join(map(str, counts))}")
+    if state.positions.device != device:
+        raise ArgumentError(f"the positions of the state are on {state.positions.device}, the operands on {device}")
     return state
+
+
+def alone(tensor: Tensor, tasks: Mapping[str, Task], layer: str) -> State:
+    """The state of a layer whose single mixing's tensor is given, as before its first position."""
+    if len(tasks) != 1:
+        raise ArgumentError(f"{layer} carries {len(tasks)} tensors ({', '.join(tasks)}): give the State that a call returned")
+    ((name, task),) = tasks.items()
+    return State({name: tensor}, torch.zeros(task.dimensions.streams, dtype=torch.int64, device=tensor.device))
+
+
+def refuse_tensor(name: str, tensor: Any, task: Task, device: torch.device) -> None:
+    """Raises ArgumentError for what is no state of a mixing's task."""
+    if not isinstance(tensor, Tensor):
+        raise ArgumentError(f"the state of {name} must be a tensor, not {type(tensor).__name__}")
+    shape = task.dimensions
+    wanted = (shape.streams, shape.H, shape.N, shape.P)
+    if tuple(tensor.shape) != wanted:
+        first = "sequence" if task.form.packed else "batch"
+        raise ArgumentError(f"the state of {name} must be [{first}, head, N, P] = {list(wanted)}, not {list(tensor.shape)}")
+    if tensor.device != device:
+        raise ArgumentError(f"the state of {name} is on {tensor.device}, the operands on {device}")
+    if not tensor.is_floating_point():
+        raise ArgumentError(f"the state of {name} must be real, not {tensor.dtype}")
 
 
 def bounds(cu_seqlens: Any, length: int, device: torch.device) -> Tensor:
