@@ -1,4 +1,4 @@
-"""The command line: check, plan, show, emit, run, bench, doctor. Tables are rich on a terminal and plain in a pipe.
+"""The command line: check, plan, show, emit, run, bench, tune, doctor. Tables are rich on a terminal and plain in a pipe.
 
 Every mistake of the user's ends in a message on standard error and exit status 1.
 """
@@ -18,6 +18,8 @@ from rich.console import Console
 from contractor.cli.arguments import DTYPES, Parser, command, common, device_of, planned, problem_of, runnable, running
 from contractor.cli.bench import add as add_bench
 from contractor.cli.bench import do_bench
+from contractor.cli.tune import add as add_tune
+from contractor.cli.tune import do_tune
 from contractor.errors import ContractorError, SpecError, position
 from contractor.pipeline import Options, operator, program_of, programs_of, source, spec_of, stages
 from contractor.plan.machine import MACHINES
@@ -51,6 +53,7 @@ T is the target's position, S the source's, other letters are features; batch B 
     contractor emit retention.ctr B=4 T=4096 H=8 N=256 P=512 --machine h200 -o kernel.py
     contractor run retention.ctr T=200 H=2 N=16 P=16 dtype=float64
     contractor bench retention.ctr B=4 T=4096 H=32 N=128 P=128 --against fla,mamba,sdpa
+    contractor tune retention.ctr B=4 T=4096 H=32 N=128 P=128
     contractor bench retention.ctr H=32 N=128 P=128 --schedule all --sweep T=256:16384 --plot retention.png
 
 sizes     B=4 T=4096 H=32 N=128; options beside them: dtype=bfloat16 heads=C:1,B:1
@@ -83,6 +86,7 @@ def parser() -> argparse.ArgumentParser:
     run = command(commands, "run", "run the layer on random tensors, forward and backward, check its numbers and time it", sized=True)
     running(run)
     add_bench(command(commands, "bench", "measure the layer on this device, beside the libraries that have it", sized=True, options=False))
+    add_tune(command(commands, "tune", "measure the tilings of its kernels here, and keep the best", sized=True, options=False))
     commands.add_parser("doctor", help="say what this machine has, and which known hazards apply to it")
     return root
 
@@ -178,7 +182,16 @@ def do_doctor(given: argparse.Namespace) -> int:
     return 0
 
 
-COMMANDS = {"check": do_check, "plan": do_plan, "show": do_show, "emit": do_emit, "run": do_run, "bench": do_bench, "doctor": do_doctor}
+COMMANDS = {
+    "check": do_check,
+    "plan": do_plan,
+    "show": do_show,
+    "emit": do_emit,
+    "run": do_run,
+    "bench": do_bench,
+    "tune": do_tune,
+    "doctor": do_doctor,
+}
 
 
 # ---- answers --------------------------------------------------------------------------------------------------------------------

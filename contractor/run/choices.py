@@ -12,7 +12,7 @@ import json
 import math
 import os
 import re
-from dataclasses import replace
+from dataclasses import asdict, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -146,8 +146,9 @@ def name_of(key: str) -> str:
 
 def text_of(key: str, kept: Tiling) -> str:
     """A choice as it lies on the disk."""
-    choice = {"sizes": dict(kept.constants), "warps": kept.warps, "stages": kept.stages, "via": kept.via}
-    return json.dumps({"key": json.loads(key), "choice": choice}, indent=1, sort_keys=True) + "\n"
+    return (
+        json.dumps({"key": json.loads(key), "choice": asdict(kept) | {"constants": dict(kept.constants)}}, indent=1, sort_keys=True) + "\n"
+    )
 
 
 def read(path: Path) -> tuple[str, Tiling] | None:
@@ -158,14 +159,19 @@ def read(path: Path) -> tuple[str, Tiling] | None:
         found = json.loads(path.read_bytes())
         key = json.dumps(found["key"], sort_keys=True)
         return (key, tiling_in(found["choice"])) if path.name == name_of(key) else None
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
 
 
 def tiling_in(choice: Any) -> Tiling:
-    """A choice read from JSON. Raises ValueError, TypeError or KeyError if it is none."""
-    blocks, via = choice["sizes"], choice["via"]
-    sizes = (*blocks.items(), ("warps", choice["warps"]), ("stages", choice["stages"]))
-    if not all(type(size) is int and size > 0 for _, size in sizes) or type(via) is not str:
-        raise ValueError("a choice is positive whole numbers, and how tiles are loaded")
-    return stored_part(Tiling(tuple(blocks.items()), choice["warps"], choice["stages"], via))
+    """A choice read from JSON. Raises ValueError, TypeError, KeyError or AttributeError if it is none."""
+    sizes = tuple(choice["constants"].items())
+    if not all(type(size) is int for _, size in sizes):
+        raise ValueError("sizes of blocks are whole numbers")
+    rest = {one.name: choice[one.name] for one in fields(Tiling) if one.name != "constants"}
+    if any(type(value) is not type(getattr(SOME, name)) for name, value in rest.items()):
+        raise ValueError("warps and stages are whole numbers, how tiles are loaded is a word")
+    return stored_part(Tiling(sizes, **rest))
+
+
+SOME = Tiling(())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any, Protocol
 
@@ -18,6 +18,8 @@ from contractor.program.program import Operand, Program
 from contractor.program.show import axes_text, show
 from contractor.run.layer import Beside, Prepared, called
 from contractor.run.state import State, bounds, counted, fitted
+from contractor.run.tune import Asked, noting, tuned_call
+from contractor.run.tuned import Report
 
 MOST_SHAPES = 256
 FLOATING = (torch.bfloat16, torch.float16, torch.float32, torch.float64, torch.complex64, torch.complex128)
@@ -141,6 +143,22 @@ class Operator:
             return found, final
         outputs = tuple(output.squeeze(1) for output in (found if isinstance(found, tuple) else (found,)))
         return (outputs if isinstance(found, tuple) else outputs[0]), final
+
+    def tune(
+        self, *positional: Any, initial_state: Any = None, return_state: bool = False, cu_seqlens: Tensor | None = None, **named: Any
+    ) -> Report:
+        """Measures the best tilings of every kernel that such a call runs, and of its backward if an operand wants gradients; keeps the
+        fastest whose numbers hold, on the disk, for all lengths. Takes what a call takes, seconds to minutes, and the GPU to itself.
+
+        Candidates for a GPU run in another process, as some may fault. The report prints as a table.
+        """
+        noted: list[Asked] = []
+        given, watched = self.bound(positional, named), Operator(self.program, self.steps)
+        met = watched.met(given, (counted(cu_seqlens), initial_state is not None, return_state))
+        for key in tuple(watched.known):
+            watched.known[key] = replace(met, prepared=noting(met.prepared, noted))
+        beside: dict[str, Any] = {"initial_state": initial_state, "return_state": return_state, "cu_seqlens": cu_seqlens}
+        return tuned_call(lambda: watched(**given, **beside), (*given.values(), initial_state), noted)
 
     def met(self, given: dict[str, Any], beside: tuple[int | None, bool, bool]) -> Met:
         """What calls with such operands share, prepared at the first of them."""

@@ -6,7 +6,7 @@ differ in what is kept of a choice. They are examined in another process where t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -101,16 +101,16 @@ def watched(name: str, one: Evaluator, noted: list[Asked]) -> Evaluator:
 # ---- a call ---------------------------------------------------------------------------------------------------------------------
 
 
-def tuned_call(call: Callable[[], Any], operands: Mapping[str, Any], noted: list[Asked], examine: Examine | None = None) -> Report:
+def tuned_call(call: Callable[[], Any], operands: tuple[Any, ...], noted: list[Asked], examine: Examine | None = None) -> Report:
     """Runs a call whose kernels are noted, with its backward if an operand wants gradients, and tunes what was noted."""
     outputs = tuple(tensors_of(call()))
     forward = len(noted)
-    sources = [one for one in tensors_of(tuple(operands.values())) if one.requires_grad]
+    sources = [one for one in tensors_of(operands) if one.requires_grad]
     followed = [one for one in outputs if one.requires_grad]
     if sources and followed:
         torch.autograd.grad(followed, sources, [torch.randn_like(one) for one in followed], allow_unused=True)
     asked = [replace(one, backward=number >= forward) for number, one in enumerate(noted)]
-    device = next((one.device for one in (*outputs, *tensors_of(tuple(operands.values())))), torch.device("cpu"))
+    device = next((one.device for one in (*outputs, *tensors_of(operands))), torch.device("cpu"))
     return tuned(asked, str(device), examine)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from contractor.plan.plan import Tiling
@@ -95,7 +95,7 @@ def task_json(task: Tuned) -> dict[str, Any]:
     """One task for programs."""
     candidates = [
         {
-            "tiling": {**dict(one.tiling.constants), "warps": one.tiling.warps, "stages": one.tiling.stages, "via": one.tiling.via},
+            "tiling": asdict(one.tiling) | {"constants": dict(one.tiling.constants)},
             "expected": one.expected,
             "milliseconds": one.milliseconds,
             "reason": one.reason,
