@@ -11,12 +11,14 @@ from contractor.plan.problem import Problem
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """The block sizes of a schedule's kernels by the names they are printed under, and warps and stages of each program."""
+    """The block sizes of a schedule's kernels by the names they are printed under, and warps and stages of each program. via: how tiles
+    are reached. summed: running sums of gates are made before."""
 
     constants: tuple[tuple[str, int], ...]
     warps: int = 4
     stages: int = 2
     via: str = "pointer"
+    summed: bool = False
 
     def __getitem__(self, name: str) -> int:
         """A block size by name."""

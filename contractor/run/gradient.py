@@ -150,8 +150,8 @@ def fused_passes(task: Task, tensors: Tensors, arrived: Arrived, wanted: frozens
         outputs = passes.kernel(turned, inputs, tensors[name].dtype)
         found[name] = outputs["result"]
         found |= {"initial": outputs["final"]} if turned.form.final and not flow else {}
-        found |= {f"{flow}_crossing": outputs["crossing"]} if flow else {}
-        found |= {one: outputs[one] for one in ("target_pairs", "source_pairs", "meets") if one in outputs}
+        found |= {f"{flow}_{part}": outputs[part] for part in ("crossing", "pairs") if flow}
+        found |= {"meets": outputs["meets"]} if flow == "source" else {}
         states = {"states": outputs["states"]} if flow == "target" else {}
     return found
 

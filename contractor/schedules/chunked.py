@@ -15,7 +15,8 @@ from contractor.schedules.parts.chunk import Place, advance, carry_in, give_out,
 from contractor.schedules.parts.ends import entering, leaving, segment, store_segment, walked_before
 from contractor.schedules.parts.flow import leave_crossing, leave_pairs, leave_state, meet_state, operand_tile
 from contractor.schedules.parts.form import Form, Task
-from contractor.schedules.parts.tilings import fitting, segmented, tiling
+from contractor.schedules.parts.sums import sums_kernels
+from contractor.schedules.parts.tilings import fitting, segmented, summed, tiling
 from contractor.schedules.parts.walk import Layout, sizes
 from contractor.tile.build import Builder
 from contractor.tile.expression import Tile
@@ -60,12 +61,13 @@ class Chunked:
             pairs = ((128, 4, 3), (64, 4, 3), (64, 4, 2), (64, 4, 1))
         else:
             pairs = ((64, 4, 3), (64, 4, 2), (64, 4, 1))
-        return segmented(task, machine, fitting(task, machine, tuple(tiling(task, machine, *pair) for pair in pairs)))
+        found = fitting(task, machine, tuple(tiling(task, machine, *pair) for pair in pairs))
+        return segmented(task, machine, summed(task, found))
 
     def kernels(self, form: Form, layout: Layout) -> tuple[Kernel, ...]:
-        """The one-pass kernel, after that of the segments' states where there are several."""
-        whole = kernel(form, layout)
-        return (segments_kernel(form, layout), whole) if layout.segmented else (whole,)
+        """The one-pass kernel, after those of gates' running sums and of the segments' states where there are such."""
+        segments = (segments_kernel(form, layout),) if layout.segmented else ()
+        return (*sums_kernels(form, layout), *segments, kernel(form, layout))
 
 
 def kernel(form: Form, layout: Layout) -> Kernel:
@@ -109,14 +111,14 @@ def spans(c: Place, first: Expr | None, count: Expr, state: Tile) -> None:
 
 def one_chunk(c: Place, chunk: Expr, state: Tile) -> None:
     """A chunk's results, and the state after it."""
-    k, flow = c.k, c.form.flow
+    k = c.k
     here = c.rows(chunk)
-    operand = operand_tile(k, c.form, c.layout, c.w, here.span("t"), c.p) if flow else None
+    operand = operand_tile(k, c.layout, c.w, here.span("t"), c.p) if c.form.flow else None
     query, key, value = c.tile("query", "t", here), c.tile("key", "s", here), c.tile("value", "s", here)
     fades = c.factors(here)
     weights = weigh(c, query, key, fades)
-    if operand is not None and flow == "target":
-        leave_pairs(k, c.layout, c.w, here, operand, value, weights)
+    if operand is not None:
+        leave_pairs(k, c.layout, c.w, here.span("t"), operand, value, weights)
     carried = carry_in(c, query, fades, state)
     if operand is not None:
         leave_crossing(k, c.w, here.span("t"), operand, carried)

@@ -140,7 +140,7 @@ def gated(b: Block) -> None:
     form, k = b.form, b.k
     seen = pairs(b, b.targets, "own_")
     assert seen is not None and b.w.row_block is not None
-    logs = exponents(gate_points(k, form, b.w, b.fixed, b.targets, b.lane, b.spans, b.layout.clamped, "own_"), form.future)
+    logs = exponents(gate_points(k, form, b.layout, b.w, b.fixed, b.targets, b.lane, b.spans, "own_"), form.future)
     within = k.let("within", exp2(select(seen, logs.within, NEVER)))
     key, value = tiles(b, b.targets, "own_")
     own(b, within, key, value)
@@ -151,7 +151,7 @@ def gated(b: Block) -> None:
     with k.loop("step", seen_blocks.count) as step:
         block = b.w.row_block + 1 + step if form.future else b.w.row_block - 1 - step
         source = rows(k, b.w, b.lane, block, "source_")
-        logs = exponents(gate_points(k, form, b.w, b.fixed, source, b.lane, b.spans, b.layout.clamped), form.future)
+        logs = exponents(gate_points(k, form, b.layout, b.w, b.fixed, source, b.lane, b.spans), form.future)
         apart(b, k.let("since", exp2(enter + passed)), k.let("leave", exp2(logs.leave)), source)
         k.update(passed, passed + logs.fade)
 

@@ -6,7 +6,7 @@ from typing import assert_never
 
 from contractor.errors import TileError
 from contractor.tile.access import address, axes_of, bounds, descriptor_block, spans, whole
-from contractor.tile.expression import Dot, Expr, Iota, Size, Tile
+from contractor.tile.expression import Binary, Dot, Expr, Iota, Size, Tile
 from contractor.tile.kernel import Buffer, Carry, Full, Index, Kernel, Let, Load, Loop, Note, Span, Statement, Store, Update, statements
 from contractor.tile.names import checked
 from contractor.tile.ops import is_product
@@ -130,8 +130,13 @@ def spanned(span: Span, dim: str, buffer: Buffer, sizes: dict[str, str]) -> None
     if span.index.axes != span.axes or (span.inside is not None and not set(span.inside.axes) <= set(span.axes)):
         raise TileError(f"{buffer.name}: a span over {listed(span.axes)} whose places are over {listed(span.index.axes)}")
     bounded = span.inside is not None or span.block is not None or buffer.via == "descriptor" or whole(span, dim, sizes)
-    if not bounded:
+    if not bounded and not held(span.index):
         raise TileError(f"{buffer.name}: nothing keeps the block over {listed(span.axes)} inside {dim}: say which elements are inside")
+
+
+def held(places: Expr) -> bool:
+    """True if places are held at or below a number: the last place, by the word of who wrote the kernel."""
+    return isinstance(places, Binary) and places.sign == "least" and not places.right.axes
 
 
 def stored(one: Store) -> None:

@@ -42,7 +42,7 @@ class Place:
         """The chunk's factors."""
         if self.steady is not None and not early_ends(self.form):
             return self.steady
-        points = gate_points(self.k, self.form, self.w, self.fixed, here, self.lane, {}, self.layout.clamped)
+        points = gate_points(self.k, self.form, self.layout, self.w, self.fixed, here, self.lane, {})
         return factors(self.k, self.form, points, self.seen, None if self.steady is None else self.steady.within)
 
 

@@ -15,9 +15,9 @@ import math
 from dataclasses import dataclass
 
 from contractor.schedules.parts.form import Form, Gate, Side
-from contractor.schedules.parts.walk import Rows, Walk, head_of, table
+from contractor.schedules.parts.walk import Layout, Rows, Walk, head_of, table
 from contractor.tile.build import Builder
-from contractor.tile.ops import ACC, I32, Expr, Span, cast, cumsum, exp2, least, most, number, rename, select, size, total
+from contractor.tile.ops import ACC, I32, I64, Expr, Span, cast, cumsum, exp2, least, most, number, rename, select, size, total
 
 LOG2E = 1 / math.log(2)
 CLOSED = -150.0  # base 2: a factor this small is zero in float32
@@ -115,13 +115,13 @@ def rates(k: Builder, form: Form, w: Walk, spans: Spans) -> dict[str, Expr]:
 
 
 def gate_points(
-    k: Builder, form: Form, w: Walk, fixed: dict[str, Expr], here: Rows, lane: Expr, spans: Spans, clamped: bool, prefix: str = ""
+    k: Builder, form: Form, layout: Layout, w: Walk, fixed: dict[str, Expr], here: Rows, lane: Expr, spans: Spans, prefix: str = ""
 ) -> tuple[Points, ...]:
     """The points of one block of rows under every gate."""
     return tuple(
         fixed_points(k, gate, form.future, fixed[gate.name], lane, prefix, lasting(w, form, here))
         if gate.fixed
-        else varying_points(k, form, w, gate, here, spans, clamped, prefix)
+        else varying_points(k, form, layout, w, gate, here, spans, prefix)
         for gate in form.gates
     )
 
@@ -158,9 +158,27 @@ def spans_of(gate: Gate, spans: Spans) -> tuple[Span, ...]:
     return tuple(spans[side] for side in gate.features)
 
 
-def varying_points(k: Builder, form: Form, w: Walk, gate: Gate, here: Rows, spans: Spans, clamped: bool, prefix: str) -> Points:
+def summable(gate: Gate, layout: Layout) -> bool:
+    """True if plain running sums of a gate are all that a pass needs."""
+    return not gate.fixed and not gate.features and not gate.shift and (layout.clamped or not gate.resets)
+
+
+def read_points(k: Builder, form: Form, w: Walk, gate: Gate, here: Rows, name: str) -> Points:
+    """A gate whose sums inside the block were made before (`parts.sums`); rows past the end read what the last row has."""
+    count, head = head_of(w, gate.name)
+    sums = k.buffer(f"{gate.name}_sums", "B", count, "T", dtype=ACC)
+    begin: Expr | int = 0 if w.begin is None else w.begin
+    upto = Point(k.load(f"{name}_sum", sums, w.batch, head, Span("t", here.first, least(here.row, begin + cast(w.length - 1, I64)))))
+    last = least(here.first + size("CHUNK"), w.length) - 1
+    whole = Point(k.load(f"{name}_sum_whole", sums, w.batch, head, begin + last))
+    return Points(Point(number(0.0)), upto, as_source(upto), whole)
+
+
+def varying_points(k: Builder, form: Form, layout: Layout, w: Walk, gate: Gate, here: Rows, spans: Spans, prefix: str) -> Points:
     """A gate at each position: sums inside the block. Rows past the end read a gate of 0."""
-    name = prefix + gate.name
+    name, clamped = prefix + gate.name, layout.clamped
+    if layout.summed and summable(gate, layout):
+        return read_points(k, form, w, gate, here, name)
     buffer, head = table(k, w, gate.name, *(side.upper() for side in gate.features), dtype=ACC)
     natural = k.load(f"{name}_natural", buffer, w.batch, here.span("t"), head, *spans_of(gate, spans))
     step = k.let(f"{name}_step", most(natural * LOG2E, CLOSED) if gate.resets and clamped else natural * LOG2E)

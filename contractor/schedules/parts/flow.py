@@ -4,11 +4,12 @@ The gradient of the log of the gate at j is the sum over the pairs (s, t) with s
 weight's gradient: F(j) = ⟨state before j, faded; the state's gradient at j⟩. Sums of query·dQuery − key·dKey over everything after j would
 give it too, but each row's rounding would then be in the gradient of every gate before it. Here a row's rounding stays in its chunk:
     F(j) = past + Σ over rows i ≥ j of crossing in [i] + Σ over i < j of crossing out [i] + the pairs inside the chunk across j
-The target's pass has both factors of each pair inside a chunk, and leaves their sums over either side, exact in float32: `target_pairs`,
-`source_pairs` [B, H, COLUMN_BLOCKS, T]. What crosses a chunk's border is summed by each pass where the carried state is read,
-`target_crossing` and `source_crossing`. `past`, the pairs around the whole chunk, follows from chunk to chunk, is 0 where the chunk fades
-all that passes it, and begins anew every SPAN positions from ⟨state, state's gradient⟩, `meets`: the target's pass leaves its state
-after every span, the source's meets it there. A last kernel puts them together.
+The pairs inside a chunk are summed over each side in float32, from the same products: `target_pairs` by the target's pass and
+`source_pairs` by the source's, [B, H, COLUMN_BLOCKS, T], so that what ends in the chunk cancels to float32's last digits. What crosses a
+chunk's border is summed where the carried state is read, `target_crossing` and `source_crossing`. `past`, the pairs around the whole
+chunk, follows from chunk to chunk, is 0 where the chunk fades all that passes it, and begins anew every SPAN positions from ⟨state,
+state's gradient⟩, `meets`: the target's pass leaves its state after every span, the source's meets it there. A last kernel puts them
+together.
 """
 
 from __future__ import annotations
@@ -38,10 +39,9 @@ def slot(w: Walk, span: Expr) -> Expr:
     return cast(w.begin // size("SPAN"), I32) + w.sequence + span
 
 
-def operand_tile(k: Builder, form: Form, layout: Layout, w: Walk, rows: Span, p: Span) -> Expr:
-    """The operand whose gradient a pass makes, read ahead of the products that the pass waits for anyway. Through pointers where no
-    product reads it: a pipeline would not send for it ahead."""
-    source, head = table(k, w, "operand", "P", via=layout.via if form.flow == "target" else "pointer")
+def operand_tile(k: Builder, layout: Layout, w: Walk, rows: Span, p: Span) -> Expr:
+    """The operand whose gradient a pass makes."""
+    source, head = table(k, w, "operand", "P", via=layout.via)
     return k.load("operand_tile", source, w.batch, rows, head, p)
 
 
@@ -51,13 +51,11 @@ def leave_crossing(k: Builder, w: Walk, rows: Span, operand: Expr, carried: Expr
     k.store(k.buffer("crossing", *FLOW, dtype=ACC), w.batch, w.head, w.column_block, rows, value=crossing)
 
 
-def leave_pairs(k: Builder, layout: Layout, w: Walk, here: Rows, operand: Expr, value: Expr, weights: Expr) -> None:
-    """Stores what the pairs inside the chunk give, summed over either side."""
-    k.note("each pair's weight times the weight's gradient, of these columns")
-    pairs = k.let("pairs", weights * dot(operand, value, precision=layout.precision))
-    for name, axis, other in (("target_pairs", "t", "s"), ("source_pairs", "s", "t")):
-        target = k.buffer(name, *FLOW, dtype=ACC)
-        k.store(target, w.batch, w.head, w.column_block, here.span(axis), value=k.let(f"{name}_row", total(pairs, other)))
+def leave_pairs(k: Builder, layout: Layout, w: Walk, rows: Span, operand: Expr, value: Expr, weights: Expr) -> None:
+    """Stores what each row's pairs inside the chunk give: their weights times the weights' gradients, of these columns."""
+    pairs = total(weights * dot(operand, value, precision=layout.precision), "s")
+    target = k.buffer("pairs", *FLOW, dtype=ACC)
+    k.store(target, w.batch, w.head, w.column_block, rows, value=k.let("pairs_row", pairs))
 
 
 def leave_state(k: Builder, w: Walk, span: Expr, n: Span, p: Span, state: Expr) -> None:

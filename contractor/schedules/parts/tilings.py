@@ -7,12 +7,14 @@ from dataclasses import replace
 from contractor.plan.machine import Machine
 from contractor.plan.plan import Tiling
 from contractor.plan.problem import BYTES
+from contractor.schedules.parts.factors import summable
 from contractor.schedules.parts.flow import SPAN
 from contractor.schedules.parts.form import Task
 from contractor.schedules.parts.walk import Layout
 
 ROWS = 64
 SHORTEST = 4  # chunks of a segment
+HEAD_BLOCK = 16  # heads whose gates are summed together
 SMALLEST = 64  # smaller blocks in a kernel of several products have been seen to fault, or worse, to be wrong, on Hopper
 DESCRIPTORS = (9, 0)  # older GPUs take a descriptor's loads apart, and then do not pipeline them
 ALIGNMENT = 16  # bytes; a descriptor's rows begin at multiples of it
@@ -34,6 +36,7 @@ def layout_of(task: Task, tiling: Tiling) -> Layout:
         clamped=BYTES[task.dtype] == 2 and not task.careful,
         split=BYTES[task.dtype] == 2 and task.careful,
         segmented="SEGMENTS" in dict(tiling.constants),
+        summed=tiling.summed,
     )
 
 
@@ -63,6 +66,19 @@ def fits(task: Task, machine: Machine, one: Tiling) -> bool:
 def fitting(task: Task, machine: Machine, candidates: tuple[Tiling, ...]) -> tuple[Tiling, ...]:
     """The candidates whose tiles find room; none, where the state is too wide for the machine."""
     return tuple(one for one in candidates if fits(task, machine, one))
+
+
+def summed(task: Task, candidates: tuple[Tiling, ...]) -> tuple[Tiling, ...]:
+    """The candidates, and with running sums of gates made before, where there are such. Packed sequences have no blocks of rows that
+    follow from a program's number alone."""
+    if task.form.packed:
+        return candidates
+    found: list[Tiling] = []
+    for one in candidates:
+        found.append(one)
+        if any(summable(gate, layout_of(task, one)) for gate in task.form.gates):
+            found.append(replace(one, constants=(*one.constants, ("HEAD_BLOCK", HEAD_BLOCK)), summed=True))
+    return tuple(found)
 
 
 def segmented(task: Task, machine: Machine, candidates: tuple[Tiling, ...]) -> tuple[Tiling, ...]:

@@ -15,7 +15,7 @@ class Layout:
     descriptors (`via`) where rows are aligned and nothing is padded. precision: how float32 products are computed. clamped:
     operands are of 16 bits, so a gate that closes the past may be summed as a large number instead of being counted. split: what is
     rounded to 16 bits on its way through the state is taken in two parts, so that the result is right to float32. segmented: a
-    sequence is cut into SEGMENTS, each walked over by a program of its own."""
+    sequence is cut into SEGMENTS, each walked over by a program of its own. summed: running sums of gates are read, not made."""
 
     padded_n: bool = False
     padded_p: bool = False
@@ -24,6 +24,7 @@ class Layout:
     clamped: bool = False
     split: bool = False
     segmented: bool = False
+    summed: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
