@@ -137,7 +137,9 @@ def plain_passes(task: Task, tensors: Tensors, arrived: Arrived, wanted: frozens
 
 
 def fused_passes(task: Task, tensors: Tensors, arrived: Arrived, wanted: frozenset[str], passes: Passes) -> Tensors:
-    """The passes, two of which make the halves of the gates' gradients."""
+    """The passes, two of which make the halves of the gates' gradients: with what passes through the state in two parts where a gate's
+    gradient goes on to a parameter, as its sum over all positions would show each row's rounding."""
+    careful = any(gate.shared for gate in task.form.gates if gate.name in wanted)
     found: Tensors = {}
     states: Tensors = {}
     for name, flow in FLOWS:
@@ -145,7 +147,7 @@ def fused_passes(task: Task, tensors: Tensors, arrived: Arrived, wanted: frozens
         if not flow and name not in wanted and not turned.form.final:
             continue
         if flow:
-            turned = with_operand(turned, task, name)
+            turned = replace(with_operand(turned, task, name), careful=careful)
             inputs |= {"operand": tensors[name]} | states
         outputs = passes.kernel(turned, inputs, tensors[name].dtype)
         found[name] = outputs["result"]

@@ -24,7 +24,8 @@ class Gate:
 
     fixed: one value at every position, tensor [H, *features]; else [B, S, H, *features]. features: which axes of the state it
     differs over. shift 1: the crossing of the target itself is left out. resets: it may hold −inf (or nearly), so differences of its
-    sums need care. by_value: the tensor holds the transition itself and not its log.
+    sums need care. by_value: the tensor holds the transition itself and not its log. shared: a parameter enters it, whose gradient is
+    one sum over all positions.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Gate:
     shift: int = 0
     resets: bool = True
     by_value: bool = False
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,17 +142,23 @@ def gate(core: Core, program: Program, members: tuple[Fade, ...], name: str) -> 
         shift=members[0].shift,
         resets=any(may_reset(program, member) for member in members),
         by_value=core.matrix and not all(member.log for member in members),
+        shared=any(reads(program, member.value, "param") for member in members),
     )
 
 
 def per_batch(program: Program, value: Expression) -> bool:
     """True if a value may differ between batch elements: it reads an input."""
+    return reads(program, value, "input")
+
+
+def reads(program: Program, value: Expression, role: str) -> bool:
+    """True if a value reads an operand of a role."""
     if isinstance(value, Variable):
         for definition in program.definitions:
             if definition.name == value.name and isinstance(definition, Definition):
-                return per_batch(program, definition.value)
-        return any(operand.name == value.name and operand.role == "input" for operand in program.operands)
-    return any(per_batch(program, child) for child in children(value))
+                return reads(program, definition.value, role)
+        return any(operand.name == value.name and operand.role == role for operand in program.operands)
+    return any(reads(program, child, role) for child in children(value))
 
 
 def may_reset(program: Program, fade: Fade) -> bool:

@@ -33,7 +33,7 @@ def layout_of(task: Task, tiling: Tiling) -> Layout:
         padded_p=shape.P % tiling["BLOCK_P"] != 0,
         via="descriptor" if tiling.via == "descriptor" else "pointer",
         precision="tf32x3" if task.dtype == "float32" else None,
-        clamped=BYTES[task.dtype] == 2 and not task.careful,
+        clamped=BYTES[task.dtype] == 2 and (not task.careful or task.form.flow != ""),  # both passes read the same sums
         split=BYTES[task.dtype] == 2 and task.careful,
         segmented="SEGMENTS" in dict(tiling.constants),
         summed=tiling.summed,
