@@ -41,7 +41,7 @@ class Packed:
 @dataclass(frozen=True, slots=True)
 class Problem:
     """One layer at given sizes. heads: (operand, its head count) for those that do not have all H heads; dtype: of the inputs. initial,
-    final: a state is handed in, and handed out."""
+    final: a state is handed in, and handed out; pooled: it stays where it is, in a pool of states that is updated in place."""
 
     program: Program
     sizes: Sizes
@@ -50,6 +50,7 @@ class Problem:
     packed: Packed | None = None
     initial: bool = False
     final: bool = False
+    pooled: bool = False
 
     def heads_of(self, operand: str) -> int:
         """How many heads an operand has."""

@@ -23,20 +23,26 @@ def problem_from_sizes(
     packed: int | None = None,
     initial: bool = False,
     final: bool = False,
+    pooled: bool = False,
     **sizes: int,
 ) -> Problem:
     """A problem from sizes by letter: `B=4, T=4096, H=32, N=128, P=128`.
 
     B and H are 1 if not given; of T and S either is the other's length if not given; sizes that follow from definitions need not be
     given. heads: the head counts of operands that have fewer than H. packed: how many sequences lie end to end along T (B is 1).
-    initial, final: a state is handed in, and handed out.
+    initial, final: a state is handed in, and handed out; pooled: both, in place.
     Raises ArgumentError for a missing, unknown or contradictory size, and for sequences or states that the layer cannot have.
     """
     known = relations(program)
     refuse_unknown(known, sizes)
     solved = solve(known, [Evidence(axis, size) for axis, size in sizes.items()])
     return assemble(
-        program, known, {"B": 1, "H": 1} | solved, dtype, head_counts(program, solved.get("H", 1), heads or {}), (packed, initial, final)
+        program,
+        known,
+        {"B": 1, "H": 1} | solved,
+        dtype,
+        head_counts(program, solved.get("H", 1), heads or {}),
+        (packed, initial, final, pooled),
     )
 
 
@@ -47,11 +53,12 @@ def problem_from_shapes(
     packed: int | None = None,
     initial: bool = False,
     final: bool = False,
+    pooled: bool = False,
 ) -> Problem:
     """A problem from the shape of every operand, in the layouts of `Operand`.
 
     Raises ArgumentError for a missing or unknown operand, a wrong number of dimensions, sizes that contradict each other (naming
-    operand, axis and both sizes) or head counts that do not divide H. packed, initial, final: as above.
+    operand, axis and both sizes) or head counts that do not divide H. packed, initial, final, pooled: as above.
     """
     refuse_operands(program, shapes)
     known = relations(program)
@@ -65,7 +72,7 @@ def problem_from_shapes(
     most = max(heads.values(), default=1)
     counts = {operand.name: heads.get(operand.name, 1) for operand in program.operands}
     solved |= {"B": batch_of([each for each in found if each.axis == "batch"]), "H": most}
-    return assemble(program, known, solved, dtype, head_counts(program, most, counts), (packed, initial, final))
+    return assemble(program, known, solved, dtype, head_counts(program, most, counts), (packed, initial, final, pooled))
 
 
 def assemble(
@@ -74,9 +81,9 @@ def assemble(
     sizes: Mapping[str, int],
     dtype: str,
     heads: tuple[tuple[str, int], ...],
-    beside: tuple[int | None, bool, bool],
+    beside: tuple[int | None, bool, bool, bool],
 ) -> Problem:
-    """The problem, once nothing is missing. beside: packed, initial, final."""
+    """The problem, once nothing is missing. beside: packed, initial, final, pooled."""
     dtype = str(dtype).removeprefix("torch.")
     if dtype not in BYTES:
         raise ArgumentError(f"unknown dtype {dtype!r}; there are {', '.join(BYTES)}")
@@ -86,11 +93,13 @@ def assemble(
     missing += [axis for axis in known.axes if axis not in sizes]
     if missing or targets is None or sources is None:
         raise ArgumentError(f"no size for {', '.join(missing)}; {layer_has(known)}")
-    packed, initial, final = beside
-    refuse_whole(program, sizes["B"], targets != sources, *beside)
+    packed, initial, final, pooled = beside
+    refuse_whole(program, sizes["B"], targets != sources, packed, initial or pooled, final or pooled)
     features = tuple((axis, sizes[axis]) for axis in known.axes)
     whole = Sizes(sizes["B"], targets, sources, sizes["H"], features)
-    return Problem(program, whole, cast(DType, dtype), heads, None if packed is None else Packed(packed), initial, final)
+    return Problem(
+        program, whole, cast(DType, dtype), heads, None if packed is None else Packed(packed), initial or pooled, final or pooled, pooled
+    )
 
 
 def refuse_whole(program: Program, batch: int, uneven: bool, packed: int | None, initial: bool, final: bool) -> None:

@@ -102,19 +102,21 @@ def finding_in(answer: Any) -> Finding:
         raise LostError("the process that examines gave no finding", began=True) from None
 
 
-def apart(jobs: Sequence[Job], device: str, child: Child = child) -> tuple[Finding, ...]:
-    """The findings of all jobs, whatever becomes of those who look for them."""
-    found: list[Finding] = []
-    while len(found) < len(jobs):
-        before = len(found)
+def apart(jobs: Sequence[Job], device: str, child: Child = child) -> Iterator[Finding]:
+    """The findings of all jobs, one by one, whatever becomes of those who look for them."""
+    done = 0
+    while done < len(jobs):
+        before = done
         try:
             for finding in child(jobs[before:], device):
-                found.append(finding)
-            if len(found) == before:
-                found.append(Finding("its process ended without a finding"))
+                done += 1
+                yield finding
+            lost = LostError("its process ended without a finding", began=True) if done == before else None
         except LostError as error:
-            found += [Finding(str(error))] * (1 if error.began else len(jobs) - len(found))
-    return tuple(found)
+            lost = error
+        for _ in range(0 if lost is None else 1 if lost.began else len(jobs) - done):
+            done += 1
+            yield Finding(str(lost))
 
 
 # ---- the child ------------------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from contractor.plan.machine import MACHINES
 from contractor.plan.plan import Tiling
-from contractor.run.draw import STRENGTHS, USUAL, Strength, drawn
+from contractor.run.draw import STRENGTHS, USUAL, drawn
 from contractor.run.execute import Backend, Ready, at_tiling, launched, table_sizes
 from contractor.run.timing import measured
 from contractor.run.trial import ALLOWED
@@ -27,7 +28,7 @@ from contractor.schedules.register import SCHEDULES
 from contractor.schedules.schedule import routine_of, sizes_of
 
 LENGTH, STEP = 2048, 512  # positions that numbers are compared on at most, and by how many a sequence is shortened
-ENTRIES = {"cuda": 1 << 27, "cpu": 1 << 21}  # of all operands together, in float64
+ENTRIES = {"cuda": 1 << 26, "cpu": 1 << 21}  # of all operands together, in float64
 REPLAYED = 10  # milliseconds of the calls that are timed together
 memory: Any = torch.utils.deterministic  # it makes its attribute itself, and says so to no checker
 Clock = Callable[[Callable[[], object], str], float]
@@ -59,12 +60,17 @@ def examine(job: Job, device: str, seed: int = 0) -> Finding:
 
 def examined(job: Job, device: str, seed: int, clock: Clock) -> Finding:
     """The same by a clock."""
+    found = answer(job, device, seed, clock)
+    if found.reason:  # it may have written where it should not
+        question.cache_clear()
+    return found
+
+
+def answer(job: Job, device: str, seed: int, clock: Clock) -> Finding:
+    """What there is to say, whatever happens."""
     try:
         reason = disproof(job, device, seed)
-        if reason:
-            return Finding(reason)
-        call = evaluation(job, job.task, USUAL, torch.Generator(device).manual_seed(seed))
-        return Finding("", clock(call, device))
+        return Finding(reason) if reason else Finding("", clock(evaluation(job, device, seed), device))
     except torch.OutOfMemoryError:
         return Finding("out of memory")
     except Exception as error:  # a compiler or a driver may fail in any way, and that is the answer
@@ -83,13 +89,32 @@ def disproof(job: Job, device: str, seed: int) -> str:
     """Why the numbers may not be trusted; "" if they may."""
     task = shortened(job.task, job.tiling, ENTRIES[torch.device(device).type])
     found = at_tiling(job.schedule, task, job.tiling, job.backend)
-    for number, strength in enumerate(STRENGTHS):
-        made = torch.Generator(device).manual_seed(seed * len(STRENGTHS) + number)
-        tensors = inputs(job, task, strength, made)
-        first, second = (outputs(found, task, tensors, job.dtype) for _ in range(2))
-        if reason := repeated(first, second) or off(task, whole(found, first), right(job.schedule, task, tensors)):
+    for number in range(len(STRENGTHS)):
+        asked = question(job.schedule, task, number, device, seed)
+        first, second = (outputs(found, task, asked.tensors, job.dtype) for _ in range(2))
+        if reason := repeated(first, second) or off(task, whole(found, first), asked.wanted):
             return reason
     return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The tensors of a task, and the outputs that they should give."""
+
+    tensors: dict[str, Tensor]
+    wanted: dict[str, Tensor]
+
+
+@lru_cache(maxsize=2 * len(STRENGTHS))
+def question(schedule: str, task: Task, number: int, device: str, seed: int) -> Question:
+    """Random tensors under the numbered strength of gates, and the outputs by the same order's torch text in float64."""
+    exact = replace(task, dtype="float64", careful=False)
+    tiling = SCHEDULES[schedule].tilings(exact, MACHINES["cpu"])[0]
+    made = torch.Generator(device).manual_seed(seed * len(STRENGTHS) + number)
+    tensors = drawn(task, routine_of(SCHEDULES[schedule], exact, tiling), sizes_of(exact, tiling), STRENGTHS[number], made)
+    wide = {name: one.double() if one.is_floating_point() else one for name, one in tensors.items()}
+    found = at_tiling(schedule, exact, tiling, "torch")
+    return Question(tensors, whole(found, outputs(found, exact, wide, "float64")))
 
 
 def shortened(task: Task, tiling: Tiling, entries: int) -> Task:
@@ -105,16 +130,12 @@ def shortened(task: Task, tiling: Tiling, entries: int) -> Task:
     return replace(task, dimensions=replace(shape, T=shape.T % STEP + max(1, most // STEP - 1) * STEP))
 
 
-def inputs(job: Job, task: Task, strength: Strength, made: torch.Generator) -> dict[str, Tensor]:
-    """Random tensors of a task."""
-    routine = routine_of(SCHEDULES[job.schedule], task, job.tiling)
-    return drawn(task, routine, sizes_of(task, job.tiling), strength, made)
-
-
-def evaluation(job: Job, task: Task, strength: Strength, made: torch.Generator) -> Callable[[], object]:
+def evaluation(job: Job, device: str, seed: int) -> Callable[[], object]:
     """One evaluation of a task, ready to be timed."""
-    found, tensors = at_tiling(job.schedule, task, job.tiling, job.backend), inputs(job, task, strength, made)
-    given, dtype = {**tensors, **table_sizes(task, tensors)}, getattr(torch, job.dtype)
+    found, routine = at_tiling(job.schedule, job.task, job.tiling, job.backend), routine_of(SCHEDULES[job.schedule], job.task, job.tiling)
+    made = torch.Generator(device).manual_seed(seed)
+    tensors = drawn(job.task, routine, sizes_of(job.task, job.tiling), USUAL, made)
+    given, dtype = {**tensors, **table_sizes(job.task, tensors)}, getattr(torch, job.dtype)
     return lambda: launched(found, given, dtype)
 
 
@@ -145,15 +166,6 @@ def poisoned() -> Generator[None]:
     finally:
         torch.use_deterministic_algorithms(before, warn_only=warned)
         memory.fill_uninitialized_memory = filled
-
-
-def right(schedule: str, task: Task, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The outputs by the same order's torch text in float64."""
-    exact = replace(task, dtype="float64", careful=False)
-    wide = {name: one.double() if one.is_floating_point() else one for name, one in tensors.items()}
-    (tiling,) = SCHEDULES[schedule].tilings(exact, MACHINES["cpu"])
-    found = at_tiling(schedule, exact, tiling, "torch")
-    return whole(found, outputs(found, exact, wide, "float64"))
 
 
 def repeated(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> str:

@@ -126,7 +126,7 @@ def nothing(task: Task, tensors: Tensors, dtype: torch.dtype) -> Tensors:
     """The outputs where there is nothing to compute: a state stays as it is."""
     shape, device = task.dimensions, tensors["value"].device
     found = {"result": torch.zeros(shape.B, shape.T, shape.H, shape.P, dtype=dtype, device=device)}
-    if task.form.final:
+    if task.form.final and not task.form.pooled:
         empty = torch.zeros(shape.streams, shape.H, shape.N, shape.P, dtype=exact(tensors), device=device)
         found["final"] = tensors.get("initial", empty).clone()
     return found
@@ -190,13 +190,18 @@ def halved(schedule: str, machine: Machine, backend: Backend, task: Task, tensor
         for gate in task.form.gates:
             if "n" in gate.features:
                 cut[gate.name] = tensors[gate.name].movedim(-len(gate.features), -1)[..., part].movedim(-1, -len(gate.features))
+        if POOL in cut:
+            cut[POOL] = cut[POOL].contiguous()
         halves.append(run(schedule, machine, backend, narrow, cut, wide))
+        if POOL in cut:
+            tensors[POOL][..., part, :] = cut[POOL]
     first, second = halves
     joined = {name: torch.cat((one, second[name]), -2) if name in STATES else one + second[name] for name, one in first.items()}
     return joined | {"result": joined["result"].to(dtype)}
 
 
-STATES = ("initial", "final", "states")
+STATES = ("initial", "final", "states", "pool")
+POOL = "pool"  # updated in place
 
 
 # ---- what is ready --------------------------------------------------------------------------------------------------------------
@@ -223,7 +228,7 @@ def started(routine: Routine, backend: Backend, sizes: tuple[tuple[str, Any], ..
     named = dict(sizes)
     own = {buffer.name: buffer for launch in routine.launches for buffer in launch.kernel.buffers if buffer.name in launch.kernel.stored}
     hidden = {one.name for one in routine.scratch}
-    made = tuple((one, tuple(named[dim] for dim in one.dims), name not in hidden) for name, one in own.items())
+    made = tuple((one, tuple(named[dim] for dim in one.dims), name not in hidden) for name, one in own.items() if name != POOL)
     return Ready(tuple(built_launch(launch, backend, named) for launch in routine.launches), named, made, backend)
 
 

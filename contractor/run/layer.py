@@ -23,7 +23,7 @@ from contractor.program.values import Value, broadcast, from_call, to_call
 from contractor.run.contraction import Path, pairwise
 from contractor.run.direct import Direct, direct
 from contractor.run.frame import Frame
-from contractor.run.mix import Evaluator, Mix
+from contractor.run.mix import Evaluator, mixed
 from contractor.run.normal import Normal, normal
 from contractor.run.state import State
 from contractor.schedules.parts.form import Task
@@ -95,10 +95,19 @@ def alone(
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What a call is given beside its operands: the state before it and, for packed sequences, their bounds, int64 [sequences + 1]."""
+    """What a call is given beside its operands: the state before it and, for packed sequences, their bounds, int64 [sequences + 1]; slots:
+    where in the state, which is then a pool and updated in place, each sequence's is, int64 [sequences]."""
 
     state: State | None = None
     starts: Tensor | None = None
+    slots: Tensor | None = None
+
+    @property
+    def positions(self) -> Tensor | None:
+        """How many positions each sequence has had."""
+        if self.state is None or self.slots is None:
+            return None if self.state is None else self.state.positions
+        return self.state.positions[self.slots.clamp(min=0)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,14 +163,14 @@ class Call:
 
     def positions(self, axis: Literal["T", "S"]) -> Tensor:
         """`pos(S)` = s and `pos(T)` = t + S − T, in the own sequence, and from where the state has come."""
-        sizes, starts, state = self.problem.sizes, self.beside.starts, self.beside.state
+        sizes, starts, before = self.problem.sizes, self.beside.starts, self.beside.positions
         first = sizes.S - sizes.T if axis == "T" else 0
         row = torch.arange(first, sizes.S, device=self.device)
         if starts is None:
-            return row if state is None else row + state.positions[:, None]
+            return row if before is None else row + before[:, None]
         sequence = torch.searchsorted(starts[1:], row, right=True).clamp(max=starts.shape[0] - 2)
         place = row - starts[sequence]
-        return place if state is None else place + state.positions[sequence]
+        return place if before is None else place + before[sequence]
 
     def contract(self, contract: Contract, operands: tuple[Value, ...]) -> Value:
         """An ordinary contraction, pair by pair."""
@@ -196,17 +205,19 @@ class Call:
     def result(self, core: Core, form: Normal) -> Tensor:
         """The kernel's result [B, T, heads, P]."""
         tensors = form.tensors | self.handed(core)
-        names = tuple(tensors)
-        result, *final = Mix.apply(form.task, self.prepared.evaluators[core.name], names, form.zeros, *tensors.values())
-        if final:
-            (self.finals[core.name],) = final
-        return result
+        outputs = mixed(form.task, self.prepared.evaluators[core.name], form.zeros, tensors)
+        if "final" in outputs:
+            self.finals[core.name] = outputs["final"]
+        return outputs["result"]
 
     def handed(self, core: Core) -> dict[str, Tensor]:
         """What a core's kernel reads beside its operands."""
-        starts, state = self.beside.starts, self.beside.state
+        starts, state, slots = self.beside.starts, self.beside.state, self.beside.slots
         found = {} if starts is None else {"starts": starts}
-        return found if state is None else found | {"initial": state.tensors[core.name]}
+        if state is None:
+            return found
+        own = state.tensors[core.name]
+        return found | ({"initial": own} if slots is None else {"pool": own, "slots": slots})
 
     def softmax(self, node: Reduce, value: Value) -> Value:
         """A softmax under a mask, dense."""
@@ -231,11 +242,14 @@ def called(prepared: Prepared, tensors: dict[str, Tensor], dtype: torch.dtype, b
     else:
         sizes, wanted = prepared.problem.sizes, prepared.problem.program.outputs
         outputs = tuple(to_call(evaluate(output, call), sizes.B, sizes.H, device) for output in wanted)
-    return outputs, State(call.finals, passed(call)) if prepared.problem.final else None
+    return outputs, left(call) if prepared.problem.final else None
 
 
-def passed(call: Call) -> Tensor:
-    """How many positions each sequence has had after a call."""
-    starts, state, sizes = call.beside.starts, call.beside.state, call.problem.sizes
+def left(call: Call) -> State:
+    """The state after a call; a pool is the same one, with the positions of its slots counted on."""
+    starts, state, slots, sizes = call.beside.starts, call.beside.state, call.beside.slots, call.problem.sizes
     now = torch.full((sizes.B,), sizes.T, device=call.device) if starts is None else starts.diff()
-    return now if state is None else state.positions + now
+    if state is None or slots is None:
+        return State(call.finals, now if state is None else state.positions + now)
+    state.positions.index_add_(0, slots.clamp(min=0), torch.where(slots < 0, 0, now))
+    return state

@@ -83,6 +83,14 @@ class Mix(torch.autograd.Function):
 RETURNED = ("result", "final")
 
 
+def mixed(task: Task, evaluator: Evaluator, zeros: frozenset[str], tensors: Tensors) -> Tensors:
+    """The outputs of a task by name, as autograd can follow them where a tensor wants a gradient. zeros: as `Mix` takes them."""
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors.values()):
+        return dict(zip(RETURNED, Mix.apply(task, evaluator, tuple(tensors), zeros, *tensors.values()), strict=False))
+    named = {name: tensor.log() for name, tensor in tensors.items() if name in zeros}
+    return evaluator.kernel(task, {**tensors, **named}, result_dtype(task, tensors["value"].dtype))
+
+
 def through_text(task: Task, tensors: Tensors, arrived: Arrived, wanted: frozenset[str], run: Run) -> Tensors:
     """The gradients by autograd through the printed torch text, in float32 at least: a tensor's gradient is the sum of many small ones."""
     exact = torch.promote_types(arrived.result.dtype, torch.float32)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from typing import Any, Protocol
 
 import torch
@@ -12,18 +11,17 @@ from torch import Tensor
 from contractor.errors import ArgumentError
 from contractor.plan.plan import Plan
 from contractor.plan.problem import Problem
-from contractor.program.expression import POSITIONS, Number
+from contractor.program.expression import Number
 from contractor.program.mixing import contracted
-from contractor.program.program import Operand, Program
+from contractor.program.program import Program
 from contractor.program.show import axes_text, show
+from contractor.run.given import as_working, device_of, kind, likeness, refuse_kind, stepped, working_dtype
 from contractor.run.layer import Beside, Prepared, called
-from contractor.run.state import State, bounds, counted, fitted
+from contractor.run.state import State, bounds, counted, fitted, indices, zeros
 from contractor.run.tune import Asked, noting, tuned_call
 from contractor.run.tuned import Report
 
 MOST_SHAPES = 256
-FLOATING = (torch.bfloat16, torch.float16, torch.float32, torch.float64, torch.complex64, torch.complex128)
-DTYPES = (*FLOATING, torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 
 class Steps(Protocol):
@@ -106,6 +104,7 @@ class Operator:
         initial_state: State | Tensor | None = None,
         return_state: bool = False,
         cu_seqlens: Tensor | None = None,
+        slots: Tensor | None = None,
         **named: Any,
     ) -> Any:
         """The layer's outputs: a tensor, or several as a tuple; with `return_state`, (outputs, the State after the last position).
@@ -114,35 +113,47 @@ class Operator:
         N, P], where there is one mixing); None is a state of zeros. Both states are differentiable; a whole sequence is the same as its
         parts, one after the other. cu_seqlens: int32 or int64 [sequences + 1], on either device: sequences lie end to end in a batch of
         1, cu_seqlens[i] to cu_seqlens[i + 1] is one of them, which may be empty; there is a state for each. On a GPU it is not looked at,
-        as that would make the host wait: it must rise from 0 to T.
+        as that would make the host wait: it must rise from 0 to T. slots: int32 or int64 [sequences]: initial_state is a pool of states
+        (`op.pool`), of which sequence i has the one at slots[i] (below 0: none, as padding has none); they are updated in place, without
+        gradients, and the pool is what comes back. No two sequences may have one slot.
         Raises ArgumentError if an operand is missing, unknown, given twice, of the wrong kind of number, on another device, or does not
         fit: it names operand, axis and both sizes; and where the layer has no state or takes no packed sequences, with the reason.
         Raises RefusedError if no order of evaluation may be used.
         """
         given = self.bound(positional, named)
         packed = counted(cu_seqlens)
-        met = self.met(given, (packed, initial_state is not None, return_state))
+        if slots is not None and initial_state is None:
+            raise ArgumentError("slots are of a pool of states: give it as initial_state")
+        met = self.met(given, (packed, initial_state is not None, return_state, slots is not None))
         tensors = with_numbers(given, met) if met.numbers else given
         starts = None if cu_seqlens is None else bounds(cu_seqlens, met.prepared.problem.sizes.T, met.device)
-        state = None if initial_state is None else fitted(initial_state, met.prepared.tasks, self.program.name, met.device)
-        found, final = called(met.prepared, tensors, met.dtype, Beside(state, starts))
+        where = indices(slots, met.device)
+        state = None if initial_state is None else fitted(initial_state, met.prepared.tasks, self.program.name, met.device, where)
+        found, final = called(met.prepared, tensors, met.dtype, Beside(state, starts, where))
         outputs = tuple(as_working(output, met.dtype) for output in found)
         answer = outputs[0] if len(outputs) == 1 else outputs
         return (answer, final) if return_state else answer
 
-    def step(self, state: State | Tensor | None = None, *positional: Any, **named: Any) -> Any:
+    def step(self, state: State | Tensor | None = None, *positional: Any, slots: Tensor | None = None, **named: Any) -> Any:
         """One position more: (outputs, the State after it).
 
         state: from a call, or from an earlier step; None before the first position. Operands with a position are given without it,
-        [batch, head, features…] (or with one of size 1, [batch, 1, head, features…]); outputs come back in the same way.
+        [batch, head, features…] (or with one of size 1, [batch, 1, head, features…]); outputs come back in the same way. slots: as in a
+        call.
         """
         given = self.bound(positional, named)
         taken = {operand.name: stepped(operand, given[operand.name]) for operand in self.program.operands}
-        found, final = self(**{name: tensor for name, (tensor, _) in taken.items()}, initial_state=state, return_state=True)
+        found, final = self(**{name: tensor for name, (tensor, _) in taken.items()}, initial_state=state, return_state=True, slots=slots)
         if all(long for _, long in taken.values() if long is not None):
             return found, final
         outputs = tuple(output.squeeze(1) for output in (found if isinstance(found, tuple) else (found,)))
         return (outputs if isinstance(found, tuple) else outputs[0]), final
+
+    def pool(self, slots: int, device: torch.device | str | None = None, dtype: torch.dtype = torch.float32, **sizes: int) -> State:
+        """A pool of states for serving: zeros for so many sequences. sizes: `H=32, N=128, P=128, …`; dtype: what states are kept in (they
+        are computed in float32), bfloat16 for half the memory. `pool[[3]]` reads one; `pool.clear([3])` makes slots new again."""
+        problem = self.steps.size(self.program, T=1, B=1, pooled=True, **sizes)
+        return zeros(problem, slots, torch.device(device) if device is not None else torch.get_default_device(), dtype)
 
     def tune(
         self, *positional: Any, initial_state: Any = None, return_state: bool = False, cu_seqlens: Tensor | None = None, **named: Any
@@ -154,13 +165,13 @@ class Operator:
         """
         noted: list[Asked] = []
         given, watched = self.bound(positional, named), Operator(self.program, self.steps)
-        met = watched.met(given, (counted(cu_seqlens), initial_state is not None, return_state))
+        met = watched.met(given, (counted(cu_seqlens), initial_state is not None, return_state, False))
         for key in tuple(watched.known):
             watched.known[key] = replace(met, prepared=noting(met.prepared, noted))
         beside: dict[str, Any] = {"initial_state": initial_state, "return_state": return_state, "cu_seqlens": cu_seqlens}
         return tuned_call(lambda: watched(**given, **beside), (*given.values(), initial_state), noted)
 
-    def met(self, given: dict[str, Any], beside: tuple[int | None, bool, bool]) -> Met:
+    def met(self, given: dict[str, Any], beside: tuple[int | None, bool, bool, bool]) -> Met:
         """What calls with such operands share, prepared at the first of them."""
         key = (torch.get_default_dtype(), beside, *(likeness(value) for value in given.values()))
         found = self.known.get(key)
@@ -170,14 +181,14 @@ class Operator:
             found = self.known[key] = self.meet(given, *beside)
         return found
 
-    def meet(self, given: dict[str, Any], packed: int | None, initial: bool, final: bool) -> Met:
+    def meet(self, given: dict[str, Any], packed: int | None, initial: bool, final: bool, pooled: bool) -> Met:
         """The first call with such operands: raises ArgumentError if they do not fit."""
         for operand in self.program.operands:
             refuse_kind(operand, given[operand.name])
         dtype, device = working_dtype(self.contracted, given), device_of(given)
         shapes = {name: tuple(value.shape) if isinstance(value, Tensor) else () for name, value in given.items()}
         kind = str(dtype).removeprefix("torch.")
-        problem = self.steps.pose(self.program, shapes, kind, packed=packed, initial=initial, final=final)
+        problem = self.steps.pose(self.program, shapes, kind, packed=packed, initial=initial, final=final, pooled=pooled)
         numbers = tuple(name for name, value in given.items() if not isinstance(value, Tensor))
         return Met(self.steps.prepare(problem, device), dtype, device, numbers)
 
@@ -216,80 +227,9 @@ class Operator:
         return f"{self.program.name} needs {', '.join(missing)} too; its operands are {', '.join(names)}"
 
 
-def likeness(value: Any) -> Any:
-    """All of an operand that a call's preparation depends on."""
-    return (value.shape, value.dtype, value.device, value.layout) if isinstance(value, Tensor) else type(value)
-
-
-def stepped(operand: Operand, value: Any) -> tuple[Any, bool | None]:
-    """An operand of a single step with its position, and whether it had one already (None: it has no position)."""
-    positions = [axis for axis in operand.axes if axis in POSITIONS]
-    if operand.role == "param" or not positions:
-        return value, None
-    whole = isinstance(value, Tensor) and value.dim() == 2 + len(operand.axes)
-    if isinstance(value, Tensor) and value.dim() == 1 + len(operand.axes):
-        return value.unsqueeze(1), False
-    if not whole or value.shape[1] != 1:
-        shape = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
-        features = ", ".join(["batch", "head", *operand.axes[1:]])
-        raise ArgumentError(f"{operand.name} of a step must be [{features}], one position, not {shape}")
-    return value, True
-
-
-def refuse_kind(operand: Operand, value: Any) -> None:
-    """Raises ArgumentError for what is no dense tensor of a known dtype and no number, and for numbers of another kind than declared."""
-    if not isinstance(value, Tensor | int | float | complex):
-        raise ArgumentError(f"{operand.name} must be a tensor or a number, not {type(value).__name__}")
-    if isinstance(value, Tensor) and (value.layout != torch.strided or value.dtype not in DTYPES):
-        kinds = ", ".join(str(one).removeprefix("torch.") for one in DTYPES)
-        raise ArgumentError(f"{operand.name} must be a dense tensor of {kinds}, not {value.layout} {value.dtype}")
-    found = kind(value)
-    if found > operand.number:
-        raise ArgumentError(f"{operand.name} is declared {operand.number.name.lower()}, and what is given is {found.name.lower()}")
-
-
-def kind(value: Tensor | complex) -> Number:
-    """int, real or complex."""
-    if isinstance(value, Tensor):
-        return Number.COMPLEX if value.is_complex() else Number.REAL if value.is_floating_point() else Number.INT
-    return Number.COMPLEX if isinstance(value, complex) else Number.REAL if isinstance(value, float) else Number.INT
-
-
-def device_of(given: dict[str, Any]) -> torch.device:
-    """The tensors' device. Raises ArgumentError if there are two."""
-    devices: dict[torch.device, str] = {}
-    for name, value in given.items():
-        if isinstance(value, Tensor):
-            devices.setdefault(value.device, name)
-    if len(devices) > 1:
-        places = ", ".join(f"{name} is on {device}" for device, name in devices.items())
-        raise ArgumentError(f"the operands are on {len(devices)} devices: {places}")
-    return next(iter(devices), torch.device("cpu"))
-
-
 def with_numbers(given: dict[str, Any], met: Met) -> dict[str, Tensor]:
     """Numbers as tensors beside the tensors, in float32 at least."""
     real = torch.promote_types(met.dtype, torch.float32)
     kinds = {Number.INT: torch.int64, Number.REAL: real, Number.COMPLEX: real.to_complex()}
     made = {name: torch.tensor(given[name], device=met.device, dtype=kinds[kind(given[name])]) for name in met.numbers}
     return given | made
-
-
-def as_working(output: Tensor, dtype: torch.dtype) -> Tensor:
-    """An output in the working dtype, or its complex one."""
-    if output.dtype is dtype:
-        return output
-    if output.is_complex():
-        return output.to(torch.promote_types(dtype, torch.float32).to_complex())
-    return output.to(dtype) if output.is_floating_point() else output
-
-
-def working_dtype(contracted: tuple[str, ...], given: dict[str, Any]) -> torch.dtype:
-    """The dtype that contractions are computed in: what the inputs with feature axes that enter them promote to, as a real dtype.
-
-    Without such inputs it is what all tensors promote to.
-    """
-    tensors = {name: value for name, value in given.items() if isinstance(value, Tensor)}
-    floating = {name: tensor.dtype for name, tensor in tensors.items() if tensor.dtype.is_floating_point or tensor.dtype.is_complex}
-    chosen = [floating[name] for name in contracted if name in floating] or list(floating.values()) or [torch.get_default_dtype()]
-    return reduce(torch.promote_types, chosen).to_real()

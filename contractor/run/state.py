@@ -11,7 +11,10 @@ import torch
 from torch import Tensor
 
 from contractor.errors import ArgumentError
+from contractor.plan.problem import Problem
+from contractor.program.mixing import mixings
 from contractor.schedules.parts.form import Task
+from contractor.schedules.parts.task import task
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,25 +65,63 @@ class State:
         """The same without its history."""
         return self.each(Tensor.detach)
 
+    def clear(self, index: Any) -> None:
+        """Some sequences begin anew, in place: an index, a slice, a list or a tensor of indices."""
+        for tensor in (*self.tensors.values(), self.positions):
+            tensor[index] = 0
 
-def fitted(state: Any, tasks: Mapping[str, Task], layer: str, device: torch.device) -> State:
-    """The state that a call was given, if it is one of this layer's. A single mixing's may be given as its tensor alone.
+
+def zeros(problem: Problem, slots: int, device: torch.device, dtype: torch.dtype) -> State:
+    """A state of zeros for so many sequences of a layer at a problem's sizes."""
+    cores = [core for mixing in mixings(problem.program) for core in mixing.terms]
+    shapes = {core.name: task(core, problem).dimensions for core in cores}
+    tensors = {name: torch.zeros(slots, one.H, one.N, one.P, device=device, dtype=dtype) for name, one in shapes.items()}
+    return State(tensors, torch.zeros(slots, dtype=torch.int64, device=device))
+
+
+def fitted(state: Any, tasks: Mapping[str, Task], layer: str, device: torch.device, slots: Tensor | None = None) -> State:
+    """The state that a call was given, if it is one of this layer's. A single mixing's may be given as its tensor alone. slots: where each
+    sequence's is, if the state is a pool of any number of them.
 
     Raises ArgumentError if it is of another layer, or of other sizes, or on another device.
     """
+    if slots is not None:
+        return fitted_pool(state, tasks, layer, device)
     if isinstance(state, Tensor):
         state = alone(state, tasks, layer)
     if not isinstance(state, State) or set(state.tensors) != set(tasks):
         found = ", ".join(state.tensors) if isinstance(state, State) else type(state).__name__
         raise ArgumentError(f"initial_state must be a State of {layer} ({', '.join(tasks) or 'no tensors'}), not {found}")
-    for name, task in tasks.items():
-        refuse_tensor(name, state.tensors[name], task, device)
-    counts = {task.dimensions.streams for task in tasks.values()}
+    for name, one in tasks.items():
+        refuse_tensor(name, state.tensors[name], one, device)
+    counts = {one.dimensions.streams for one in tasks.values()}
     if counts and {len(state)} != counts:
         raise ArgumentError(f"the state has the positions of {len(state)} sequences, and there are {', '.join(map(str, counts))}")
     if state.positions.device != device:
         raise ArgumentError(f"the positions of the state are on {state.positions.device}, the operands on {device}")
     return state
+
+
+def fitted_pool(state: Any, tasks: Mapping[str, Task], layer: str, device: torch.device) -> State:
+    """The pool of states that a call was given, if it is one of this layer's and can be updated where it is."""
+    if not isinstance(state, State) or set(state.tensors) != set(tasks):
+        raise ArgumentError(f"slots are of a pool: initial_state must be a State of {layer} ({', '.join(tasks)}), as op.pool(…) makes it")
+    for name, one in tasks.items():
+        refuse_tensor(name, state.tensors[name], one, device, len(state))
+        if not state.tensors[name].is_contiguous():
+            raise ArgumentError(f"the pool's tensor of {name} is updated in place, so it must be contiguous")
+        if torch.is_grad_enabled() and state.tensors[name].requires_grad:
+            raise ArgumentError(f"the pool's tensor of {name} is updated in place, so it can have no gradient")
+    return state
+
+
+def indices(slots: Any, device: torch.device) -> Tensor | None:
+    """The slots of a pool as kernels read them, int64 on the device. Raises ArgumentError for what is no list of indices."""
+    if slots is None:
+        return None
+    if not isinstance(slots, Tensor) or slots.dim() != 1 or slots.dtype not in (torch.int32, torch.int64):
+        raise ArgumentError("slots must be a tensor of int32 or int64: for each sequence the index of its state in the pool, or -1")
+    return slots.to(device, torch.int64, non_blocking=True)
 
 
 def alone(tensor: Tensor, tasks: Mapping[str, Task], layer: str) -> State:
@@ -91,14 +132,14 @@ def alone(tensor: Tensor, tasks: Mapping[str, Task], layer: str) -> State:
     return State({name: tensor}, torch.zeros(task.dimensions.streams, dtype=torch.int64, device=tensor.device))
 
 
-def refuse_tensor(name: str, tensor: Any, task: Task, device: torch.device) -> None:
-    """Raises ArgumentError for what is no state of a mixing's task."""
+def refuse_tensor(name: str, tensor: Any, task: Task, device: torch.device, slots: int | None = None) -> None:
+    """Raises ArgumentError for what is no state of a mixing's task, or no pool of so many."""
     if not isinstance(tensor, Tensor):
         raise ArgumentError(f"the state of {name} must be a tensor, not {type(tensor).__name__}")
     shape = task.dimensions
-    wanted = (shape.streams, shape.H, shape.N, shape.P)
+    wanted = (shape.streams if slots is None else slots, shape.H, shape.N, shape.P)
     if tuple(tensor.shape) != wanted:
-        first = "sequence" if task.form.packed else "batch"
+        first = "slot" if slots is not None else "sequence" if task.form.packed else "batch"
         raise ArgumentError(f"the state of {name} must be [{first}, head, N, P] = {list(wanted)}, not {list(tensor.shape)}")
     if tensor.device != device:
         raise ArgumentError(f"the state of {name} is on {tensor.device}, the operands on {device}")

@@ -158,7 +158,7 @@ def examined(jobs: Sequence[Job], device: str, how: Examine | None) -> Sequence[
     if how is not None:
         return how(jobs, device)
     if any(one.backend == "triton" for one in jobs):
-        return apart(jobs, device)
+        return tuple(apart(jobs, device))
     return tuple(map(partial(examine, device=device), jobs))
 
 

@@ -174,4 +174,4 @@ def widths_of(wanted: Task) -> dict[str, int]:
     """Bytes of an element by dtype or buffer."""
     operand = BYTES[wanted.dtype]
     own = ("query", "key", "value", "result", "operand", "states")
-    return {"acc": max(4, operand), "i32": 4, "i64": 8, "initial": 4, "final": 4, **dict.fromkeys(own, operand)}
+    return {"acc": max(4, operand), "i32": 4, "i64": 8, "initial": 4, "final": 4, "pool": 4, **dict.fromkeys(own, operand)}

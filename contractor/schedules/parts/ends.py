@@ -6,7 +6,7 @@ from contractor.schedules.parts.form import Form
 from contractor.schedules.parts.walk import Layout, Walk
 from contractor.tile.build import Builder
 from contractor.tile.expression import Tile
-from contractor.tile.ops import ACC, Expr, Span, cast, cdiv, least, size
+from contractor.tile.ops import ACC, I64, Buffer, Expr, Span, cast, cdiv, least, size
 
 STATE = ("SEQUENCES", "H", "N", "P")
 SEGMENT_STATE = ("SEQUENCES", "H", "SEGMENTS", "N", "P")
@@ -16,8 +16,8 @@ SEGMENT = ("SEQUENCES", "H", "SEGMENTS")
 def entering(k: Builder, form: Form, layout: Layout, w: Walk, n: Span, p: Span) -> Tile:
     """The carried state, before the program's first position."""
     if form.initial:
-        source = k.buffer("initial", *STATE)
-        state = k.carry("state", cast(k.load("initial_tile", source, w.sequence, w.head, n, p), ACC))
+        source, where, columns = place_of(k, form, w, p, "initial")
+        state = k.carry("state", cast(k.load("initial_tile", source, where, w.head, n, columns), ACC))
     else:
         state = k.full("state", "n", "p")
     if layout.segmented:
@@ -34,16 +34,24 @@ def entering(k: Builder, form: Form, layout: Layout, w: Walk, n: Span, p: Span) 
     return state
 
 
+def place_of(k: Builder, form: Form, w: Walk, p: Span, name: str) -> tuple[Buffer, Expr, Span]:
+    """Where a sequence's state is: the tensor, the row of it, and the program's columns, none if there is no such row."""
+    if not form.pooled:
+        return k.buffer(name, *STATE), w.sequence, p
+    slot = k.load(f"{name}_slot", k.buffer("slots", "SEQUENCES", dtype=I64), w.sequence)
+    return k.buffer("pool", "SLOTS", "H", "N", "P"), slot, Span("p", p.first, p.index, (p.index < size("P")) & (slot >= 0))
+
+
 def leaving(k: Builder, form: Form, layout: Layout, w: Walk, n: Span, p: Span, state: Expr) -> None:
     """Stores the state after the last position, by the program that comes there."""
     if not form.final:
         return
-    target, columns = k.buffer("final", *STATE), p
+    target, where, columns = place_of(k, form, w, p, "final")
     if layout.segmented:
         last = walked_before(form, w).same(size("SEGMENTS") - 1)
         columns = Span("p", p.first, p.index, (p.index < size("P")) & last)
     k.note("the state after the last position")
-    k.store(target, w.sequence, w.head, n, columns, value=cast(state, target.name))
+    k.store(target, where, w.head, n, columns, value=cast(state, target.name))
 
 
 def walked_before(form: Form, w: Walk) -> Expr:

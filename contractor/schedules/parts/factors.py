@@ -163,7 +163,7 @@ def summable(gate: Gate, layout: Layout) -> bool:
     return not gate.fixed and not gate.features and not gate.shift and (layout.clamped or not gate.resets)
 
 
-def read_points(k: Builder, form: Form, w: Walk, gate: Gate, here: Rows, name: str) -> Points:
+def read_points(k: Builder, w: Walk, gate: Gate, here: Rows, name: str) -> Points:
     """A gate whose sums inside the block were made before (`parts.sums`); rows past the end read what the last row has."""
     count, head = head_of(w, gate.name)
     sums = k.buffer(f"{gate.name}_sums", "B", count, "T", dtype=ACC)
@@ -178,7 +178,7 @@ def varying_points(k: Builder, form: Form, layout: Layout, w: Walk, gate: Gate, 
     """A gate at each position: sums inside the block. Rows past the end read a gate of 0."""
     name, clamped = prefix + gate.name, layout.clamped
     if layout.summed and summable(gate, layout):
-        return read_points(k, form, w, gate, here, name)
+        return read_points(k, w, gate, here, name)
     buffer, head = table(k, w, gate.name, *(side.upper() for side in gate.features), dtype=ACC)
     natural = k.load(f"{name}_natural", buffer, w.batch, here.span("t"), head, *spans_of(gate, spans))
     step = k.let(f"{name}_step", most(natural * LOG2E, CLOSED) if gate.resets and clamped else natural * LOG2E)

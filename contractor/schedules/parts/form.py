@@ -76,7 +76,8 @@ class Form:
     fewer than H heads. shifted: there are fewer sources than positions, so places of the support count from the scalar `offset` on.
     stateless: why the mask carries no state, in the user's words ("" if it does).
     packed: sequences lie end to end, bounded by `starts` [SEQUENCES + 1]. initial, final: the state before the first position that is
-    walked over is read, the one after the last is stored, [SEQUENCES, H, N, P].
+    walked over is read, the one after the last is stored, [SEQUENCES, H, N, P];
+    pooled: both are one tensor [SLOTS, H, N, P], and `slots` says where each sequence's is (below 0: it has none).
     flow: what the pass does for a gate's gradient, of which both sides' passes make a half (see `parts.flow`).
     """
 
@@ -93,6 +94,7 @@ class Form:
     packed: bool = False
     initial: bool = False
     final: bool = False
+    pooled: bool = False
     flow: Flow = ""
 
     @property

@@ -54,6 +54,7 @@ def task(core: Core, problem: Problem) -> Task:
         packed=problem.packed is not None,
         initial=problem.initial,
         final=problem.final,
+        pooled=problem.pooled,
     )
     return Task(form, shape, REAL.get(problem.dtype, problem.dtype))
 

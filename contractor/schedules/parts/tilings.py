@@ -94,6 +94,6 @@ def segmented(task: Task, machine: Machine, candidates: tuple[Tiling, ...]) -> t
         most = shape.T // shape.sequences if shape.sequences else shape.T
         for wanted in (machine.multiprocessors, 2 * machine.multiprocessors):
             count = min(wanted // programs, most // (one["CHUNK"] * SHORTEST))
-            if machine.kind == "gpu" and count > 1:
+            if machine.kind == "gpu" and count > 1 and not task.form.pooled:  # no program may store what another has yet to read
                 found.append(replace(whole, constants=(*whole.constants, ("SEGMENTS", count))))
     return tuple(dict.fromkeys(found))
