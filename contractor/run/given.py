@@ -21,6 +21,26 @@ def likeness(value: Any) -> Any:
     return (value.shape, value.dtype, value.device, value.layout) if isinstance(value, Tensor) else type(value)
 
 
+def length_of(operands: tuple[Operand, ...], given: dict[str, Any], ends: tuple[int, ...]) -> int:
+    """How many positions a call has. Raises ArgumentError unless the ends rise and lie within them."""
+    lengths = [given[one.name].shape[1] for one in operands if positioned(one) and isinstance(given[one.name], Tensor)]
+    length = max(lengths, default=0)
+    rising = all(type(end) is int for end in ends) and list(ends) == sorted(set(ends))
+    if not ends or not rising or not 0 <= ends[0] <= ends[-1] <= length:
+        raise ArgumentError(f"return_state must be True, False or rising positions from 0 to {length}, not {list(ends)}")
+    return length
+
+
+def positioned(operand: Operand) -> bool:
+    """True for an operand [batch, position, …]."""
+    return operand.role == "input" and any(axis in POSITIONS for axis in operand.axes)
+
+
+def cut(operand: Operand, value: Any, first: int, end: int) -> Any:
+    """Some positions of an operand that has them."""
+    return value[:, first:end] if positioned(operand) and isinstance(value, Tensor) else value
+
+
 def stepped(operand: Operand, value: Any) -> tuple[Any, bool | None]:
     """An operand of a single step with its position, and whether it had one already (None: it has no position)."""
     positions = [axis for axis in operand.axes if axis in POSITIONS]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -15,7 +16,7 @@ from contractor.program.expression import Number
 from contractor.program.mixing import contracted
 from contractor.program.program import Program
 from contractor.program.show import axes_text, show
-from contractor.run.given import as_working, device_of, kind, likeness, refuse_kind, stepped, working_dtype
+from contractor.run.given import as_working, cut, device_of, kind, length_of, likeness, refuse_kind, stepped, working_dtype
 from contractor.run.layer import Beside, Prepared, called
 from contractor.run.state import State, bounds, counted, fitted, indices, zeros
 from contractor.run.tune import Asked, noting, tuned_call
@@ -102,12 +103,13 @@ class Operator:
         self,
         *positional: Any,
         initial_state: State | Tensor | None = None,
-        return_state: bool = False,
+        return_state: bool | Sequence[int] = False,
         cu_seqlens: Tensor | None = None,
         slots: Tensor | None = None,
         **named: Any,
     ) -> Any:
-        """The layer's outputs: a tensor, or several as a tuple; with `return_state`, (outputs, the State after the last position).
+        """The layer's outputs: a tensor, or several as a tuple; with `return_state`, (outputs, the State after the last position), or, where
+        it is a list of rising positions, (outputs, the States after so many positions each), for prefix caches and for going back.
 
         initial_state: the State that an earlier call returned, after which this one's positions come (or its tensor, float32 [batch, head,
         N, P], where there is one mixing); None is a state of zeros. Both states are differentiable; a whole sequence is the same as its
@@ -121,6 +123,8 @@ class Operator:
         Raises RefusedError if no order of evaluation may be used.
         """
         given = self.bound(positional, named)
+        if not isinstance(return_state, bool):
+            return self.in_parts(given, tuple(return_state), initial_state, cu_seqlens, slots)
         packed = counted(cu_seqlens)
         if slots is not None and initial_state is None:
             raise ArgumentError("slots are of a pool of states: give it as initial_state")
@@ -133,6 +137,21 @@ class Operator:
         outputs = tuple(as_working(output, met.dtype) for output in found)
         answer = outputs[0] if len(outputs) == 1 else outputs
         return (answer, final) if return_state else answer
+
+    def in_parts(self, given: dict[str, Any], ends: tuple[int, ...], state: Any, cu_seqlens: Any, slots: Any) -> tuple[Any, list[State]]:
+        """The outputs, and the states after so many positions each."""
+        length = length_of(self.program.operands, given, ends)
+        if cu_seqlens is not None or slots is not None:
+            raise ArgumentError("states at positions are of whole sequences: neither packed ones nor a pool's")
+        parts: list[Any] = []
+        states: list[State] = []
+        for first, end in zip((0, *ends), (*ends, length), strict=True):
+            part = {one.name: cut(one, given[one.name], first, end) for one in self.program.operands}
+            found, state = self(**part, initial_state=state, return_state=True)
+            parts.append(found if isinstance(found, tuple) else (found,))
+            states.append(state)
+        outputs = tuple(torch.cat(pieces, 1) for pieces in zip(*parts, strict=True))
+        return outputs[0] if len(outputs) == 1 else outputs, states[:-1]
 
     def step(self, state: State | Tensor | None = None, *positional: Any, slots: Tensor | None = None, **named: Any) -> Any:
         """One position more: (outputs, the State after it).
