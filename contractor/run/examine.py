@@ -190,7 +190,7 @@ def off(task: Task, found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -
             return f"{name}: float64 is no number itself"
         error, allowed = distance(one[written], wanted[name][written]), forward if name in PLAIN else gradient
         if not error <= allowed:
-            return f"{name} is not finite" if math.isnan(error) else f"{name} is off by {error:.1e} (at most {allowed:.0e})"
+            return f"{name} is not finite" if not math.isfinite(error) else f"{name} is off by {error:.1e} (at most {allowed:.0e})"
     return ""
 
 

@@ -108,8 +108,8 @@ class Operator:
         slots: Tensor | None = None,
         **named: Any,
     ) -> Any:
-        """The layer's outputs: a tensor, or several as a tuple; with `return_state`, (outputs, the State after the last position), or, where
-        it is a list of rising positions, (outputs, the States after so many positions each), for prefix caches and for going back.
+        """The layer's outputs: a tensor, or several as a tuple; with `return_state`, (outputs, the State after the last position), or,
+        where it is a list of rising positions, (outputs, the States after so many each), for prefix caches and for going back.
 
         initial_state: the State that an earlier call returned, after which this one's positions come (or its tensor, float32 [batch, head,
         N, P], where there is one mixing); None is a state of zeros. Both states are differentiable; a whole sequence is the same as its

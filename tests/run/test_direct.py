@@ -14,8 +14,8 @@ from torch import Tensor
 
 import contractor
 from contractor.program.mixing import Core
+from contractor.run import layer
 from contractor.run.layer import Call
-from contractor.run.mix import Mix
 from contractor.run.normal import Normal
 from contractor.run.operator import Operator
 from contractor.schedules.parts.form import Task
@@ -65,8 +65,9 @@ class Record:
 
     calls: list[tuple[Task, tuple[str, ...], frozenset[str], tuple[Tensor, ...]]]
 
-    def apply(self, task: Task, _: Any, names: tuple[str, ...], zeros: frozenset[str], *tensors: Tensor) -> tuple[Tensor]:
+    def mixed(self, task: Task, _: Any, zeros: frozenset[str], named: dict[str, Tensor]) -> dict[str, Tensor]:
         """In the kernel's place: a result that every number of every tensor changes."""
+        names, tensors = tuple(named), tuple(named.values())
         self.calls.append((task, names, zeros, tensors))
         generator = torch.Generator().manual_seed(0)
         sizes = task.dimensions
@@ -75,8 +76,8 @@ class Record:
         for tensor in tensors:
             weights = torch.randn(tensor.shape, generator=generator, dtype=torch.float64)
             total = total + (tensor.double() * weights).nan_to_num(neginf=-50.0).sum()
-        dtype = torch.float32 if sizes.P == 1 else tensors[names.index("value")].dtype
-        return (total.to(dtype),)
+        dtype = torch.float32 if sizes.P == 1 else named["value"].dtype
+        return {"result": total.to(dtype)}
 
 
 def made(text: str, length: int = 5, dtype: torch.dtype = torch.float32) -> Given:
@@ -124,7 +125,7 @@ def ran(monkeypatch: pytest.MonkeyPatch, op: Operator, given: Given, record: Rec
         return found[-1]
 
     with monkeypatch.context() as patch:
-        patch.setattr(Mix, "apply", record.apply)
+        patch.setattr(layer, "mixed", record.mixed)
         patch.setattr(Call, "direct", direct)
         answer = op(**given)
     outputs = answer if isinstance(answer, tuple) else (answer,)
@@ -238,7 +239,7 @@ def test_a_prepared_task_is_the_one_that_is_run(monkeypatch: pytest.MonkeyPatch)
     """No call makes a task anew, so what is known of a task is found by its identity."""
     text = INPUTS + LAYERS["gate by log"]
     op, given, record = contractor.compile(text), made(text), Record([])
-    monkeypatch.setattr(Mix, "apply", record.apply)
+    monkeypatch.setattr(layer, "mixed", record.mixed)
     op(**given)
     op(**given)
     assert record.calls[0][0] is record.calls[1][0]
@@ -249,12 +250,12 @@ def test_a_prepared_task_is_the_one_that_is_run(monkeypatch: pytest.MonkeyPatch)
 def test_numbers_of_the_text_go_where_the_operands_are(name: str, general: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[Tensor] = []
 
-    def apply(_: Task, __: Any, names: tuple[str, ...], ___: frozenset[str], *tensors: Tensor) -> tuple[Tensor]:
-        found.extend(tensors)
-        return (torch.empty_like(tensors[names.index("value")]),)
+    def mixed(_: Task, __: Any, ___: frozenset[str], tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        found.extend(tensors.values())
+        return {"result": torch.empty_like(tensors["value"])}
 
     text = INPUTS + LAYERS[name]
-    monkeypatch.setattr(Mix, "apply", apply)
+    monkeypatch.setattr(layer, "mixed", mixed)
     if general:
         monkeypatch.setattr(Call, "direct", lambda *_: None)  # type: ignore[reportUnknownLambdaType]
     result = contractor.compile(text)(**{key: one.to("meta") for key, one in made(text).items()})

@@ -14,6 +14,7 @@ from contractor.schedules.parts.walk import Layout
 
 ROWS = 64
 SHORTEST = 4  # chunks of a segment
+SUMMED_FROM = 1024  # positions
 HEAD_BLOCK = 16  # heads whose gates are summed together
 SMALLEST = 64  # smaller blocks in a kernel of several products have been seen to fault, or worse, to be wrong, on Hopper
 DESCRIPTORS = (9, 0)  # older GPUs take a descriptor's loads apart, and then do not pipeline them
@@ -69,31 +70,34 @@ def fitting(task: Task, machine: Machine, candidates: tuple[Tiling, ...]) -> tup
 
 
 def summed(task: Task, candidates: tuple[Tiling, ...]) -> tuple[Tiling, ...]:
-    """The candidates, and with running sums of gates made before, where there are such. Packed sequences have no blocks of rows that
+    """The candidates, with running sums of gates made before where that is worth a launch. Packed sequences have no blocks of rows that
     follow from a program's number alone."""
-    if task.form.packed:
+    if task.form.packed or task.dimensions.T < SUMMED_FROM:
         return candidates
-    found: list[Tiling] = []
-    for one in candidates:
-        found.append(one)
-        if any(summable(gate, layout_of(task, one)) for gate in task.form.gates):
-            found.append(replace(one, constants=(*one.constants, ("HEAD_BLOCK", HEAD_BLOCK)), summed=True))
-    return tuple(found)
+    gates = task.form.gates
+    return tuple(
+        replace(one, constants=(*one.constants, ("HEAD_BLOCK", HEAD_BLOCK)), summed=True)
+        if any(summable(gate, layout_of(task, one)) for gate in gates)
+        else one
+        for one in candidates
+    )
 
 
 def segmented(task: Task, machine: Machine, candidates: tuple[Tiling, ...]) -> tuple[Tiling, ...]:
-    """The candidates, with the constants that the chunked passes name; and cut into segments, so that one or two programs for each
-    multiprocessor come together."""
+    """The candidates, with the constants that the chunked passes name; and cut into segments, so that the programs that fit
+    on all multiprocessors come together."""
     shape, more = task.dimensions, (("SPAN", SPAN),) if task.form.flow else ()
     found: list[Tiling] = []
     for one in candidates:
         blocks = -(-shape.P // one["BLOCK_P"])
         whole = replace(one, constants=(*one.constants, *more, *((("COLUMN_BLOCKS", blocks),) if task.form.flow else ())))
-        found.append(whole)
         programs = max(1, blocks * shape.H * shape.streams)
-        most = shape.T // shape.sequences if shape.sequences else shape.T
-        for wanted in (machine.multiprocessors, 2 * machine.multiprocessors):
-            count = min(wanted // programs, most // (one["CHUNK"] * SHORTEST))
-            if machine.kind == "gpu" and count > 1 and not task.form.pooled:  # no program may store what another has yet to read
-                found.append(replace(whole, constants=(*whole.constants, ("SEGMENTS", count))))
+        longest = shape.T // shape.sequences if shape.sequences else shape.T
+        beside = 2 if one["BLOCK_P"] <= SMALLEST else 1
+        count = min(machine.multiprocessors * beside // programs, longest // (one["CHUNK"] * SHORTEST))
+        cut = machine.kind == "gpu" and count > 1 and not task.form.pooled  # of a pool no program may store what another has yet to read
+        if not cut or count == 2:  # three segments read half as much again, and keep three times as much of the machine busy
+            found.append(whole)
+        if cut:
+            found.append(replace(whole, constants=(*whole.constants, ("SEGMENTS", count))))
     return tuple(dict.fromkeys(found))
