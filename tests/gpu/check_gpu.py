@@ -1,6 +1,6 @@
 """On a GPU: the numbers of real layers first, against float64 and against the peers that are installed; then times.
 
-    python tests/gpu/check_gpu.py [numbers] [states] [times]
+    python tests/gpu/check_gpu.py [numbers] [peers] [states] [times] [a layer or a case of states, by part of its name]
 
 Outputs are checked on fresh random inputs, three times over, bit for bit equal on repetition. Peers (flash-linear-attention, mamba_ssm)
 are compared where they can be imported; nothing here builds or fetches them. Exits 1 if any number is out of bounds.
@@ -254,23 +254,32 @@ def times() -> None:
 
 def main(wanted: list[str]) -> int:
     """Runs the parts asked for, numbers first."""
+    parts, only = [one for one in wanted if one in PARTS], [one for one in wanted if one not in PARTS]
+    parts = parts or list(PARTS)
     print(torch.cuda.get_device_name(), "torch", torch.__version__, "triton", triton.__version__)
-    if "numbers" in wanted or not wanted:
+
+    def asked(name: str) -> bool:
+        return not only or any(text in name for text in only)
+
+    if "numbers" in parts:
         for seed in range(3):
-            for name in LAYERS:
+            for name in filter(asked, LAYERS):
                 for schedule in ("chunked", "quadratic", "recurrent") if seed == 0 else ("chunked",):
                     numbers(name, schedule, seed)
+    if "peers" in parts:
         peers(0)
-    if "states" in wanted or not wanted:
-        for name in STATES:
+    if "states" in parts:
+        for name in filter(asked, STATES):
             for kind in ("causal", "fixed", "gated"):
                 states(name, kind)
-        states("a state in and out", "gated", strength=-0.5)
-        states("few heads, segments", "gated", strength=8.0)
-    if "times" in wanted or not wanted:
+            states(name, "gated", strength=8.0 if "segments" in name else -0.5)
+    if "times" in parts:
         times()
     print(f"{len(failures)} failed" + (": " + ", ".join(failures) if failures else ""))
     return 1 if failures else 0
+
+
+PARTS = ("numbers", "peers", "states", "times")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """On a GPU: what the planner chooses beside the best of all tilings, over many problems.
 
-    python tests/gpu/planner_gpu.py [--only TEXT]… [--list] [--seconds 140] [--most 9] [--workers 16] [--all] [--json FILE]
+    python tests/gpu/planner_gpu.py [--only TEXT]… [--list] [--seconds 140] [--most 9] [--wider] [--workers 16] [--all] [--json FILE]
     python tests/gpu/planner_gpu.py --compile 90
 
 Every tiling that an order offers for a problem is examined as `tune` examines it: its numbers first, then its time. Kernels are compiled
@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -31,8 +32,8 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 
 from contractor.pipeline import program_of
-from contractor.plan.machine import MACHINES
-from contractor.plan.plan import Offer
+from contractor.plan.machine import MACHINES, Machine
+from contractor.plan.plan import Offer, Tiling
 from contractor.plan.show import duration, tiling_text
 from contractor.plan.sizes import problem_from_sizes
 from contractor.program.mixing import mixings
@@ -42,6 +43,7 @@ from contractor.run.execute import Ready, at_tiling, dtype_of, launch_all
 from contractor.run.here import machine_here
 from contractor.schedules.parts.form import Task
 from contractor.schedules.parts.task import task as lowered
+from contractor.schedules.parts.tilings import fitting, segmented, summed, tiling
 from contractor.schedules.register import SCHEDULES
 from contractor.schedules.schedule import priced, routine_of, sizes_of
 
@@ -229,18 +231,32 @@ class Measured:
         return min(times, key=times.__getitem__, default=0)
 
 
-def candidates(case: Case) -> tuple[Candidate, ...]:
-    """Every tiling of the chunked order, and of the quadratic where sequences are short, the cheapest first."""
+def wider(task: Task, machine: Machine) -> tuple[Tiling, ...]:
+    """More tilings of the chunked order than it offers: other columns, warps and stages, half and twice the segments, and none."""
+    blocks = [tiling(task, machine, *one) for one in product((64, 128), (4, 8), (2, 3))]
+    fit = fitting(task, machine, tuple(dict.fromkeys(blocks)))
+    both = (*fit, *summed(task, fit))
+    machines = [replace(machine, multiprocessors=int(machine.multiprocessors * share)) for share in (0.5, 1, 2)]
+    return (*both, *(one for each in machines for one in segmented(task, each, both)))
+
+
+def candidates(case: Case, more: bool = False) -> tuple[Candidate, ...]:
+    """Every tiling of the chunked order, and of the quadratic where sequences are short, the planner's choice first, then the
+    cheapest. more: and tilings that are not offered."""
     task, machine = case.task, machine_here()
     machine = machine if machine.kind == "gpu" else MACHINES["h200"]
     names = ("chunked", "quadratic") if task.dimensions.T <= SHORT else ("chunked",)
     offers = [
-        priced(SCHEDULES[name], task, machine, tiling)
+        priced(SCHEDULES[name], task, machine, one)
         for name in names
         if not SCHEDULES[name].refusal(task.form)
-        for tiling in SCHEDULES[name].tilings(task, machine)
+        for one in SCHEDULES[name].tilings(task, machine)
     ]
-    offers.sort(key=lambda offer: offer.milliseconds)
+    known = {offer.tiling for offer in offers}
+    fresh = [one for one in dict.fromkeys(wider(task, machine)) if one not in known] if more else []
+    offers += [priced(SCHEDULES["chunked"], task, machine, one) for one in fresh]
+    planned = min(offers, key=lambda offer: (offer.tiling in fresh, offer.milliseconds))
+    offers.sort(key=lambda offer: (offer is not planned, offer.milliseconds))
     return tuple(Candidate(one, Job(one.schedule, task, one.tiling, task.dtype, "triton")) for one in offers)
 
 
@@ -326,20 +342,21 @@ def arguments() -> argparse.Namespace:
     made.add_argument("--seconds", type=float, default=140, help="of the whole run")
     made.add_argument("--workers", type=int, default=min(16, os.cpu_count() or 1), help="processes that compile")
     made.add_argument("--most", type=int, default=9, help="candidates of a case, the cheapest by the cost model (0: every one)")
+    made.add_argument("--wider", action="store_true", help="tilings that are not offered too; the planner may not choose those")
     made.add_argument("--compile", type=int, metavar="CAPABILITY", help="fill Triton's cache for a GPU that is elsewhere (90) and end")
     made.add_argument("--all", action="store_true", help="print every candidate")
     made.add_argument("--json", metavar="FILE", help="write everything there")
     return made.parse_args()
 
 
-def priced_cases(wanted: Sequence[str], most: int) -> dict[Case, tuple[Candidate, ...]]:
+def priced_cases(wanted: Sequence[str], most: int, more: bool) -> dict[Case, tuple[Candidate, ...]]:
     """The cases asked for, with their candidates."""
     found: dict[Case, tuple[Candidate, ...]] = {}
     for case in CASES:
         if wanted and not any(all(word in str(case) for word in one.split()) for one in wanted):
             continue
         try:
-            found[case] = candidates(case)[: most or None]
+            found[case] = candidates(case, more)[: most or None]
         except Exception as error:  # one case that cannot be planned is one failure
             print(f"{case}: {type(error).__name__}: {error}", flush=True)
             failures.append(str(case))
@@ -350,7 +367,7 @@ def main() -> int:
     """Prices, compiles, measures, sums up."""
     given = arguments()
     deadline = time.perf_counter() + given.seconds
-    cases = priced_cases(given.only, given.most)
+    cases = priced_cases(given.only, given.most, given.wider)
     if given.list:
         for case, offered in cases.items():
             rows = (f"    {one.offer.milliseconds:.4f} {one.offer.schedule} {tiling_text(one.offer.tiling)}" for one in offered)
