@@ -1,8 +1,9 @@
 """Choices of tilings that were measured: kept for good, one small file each, and asked before the cost model.
 
 A choice belongs to a place (GPU, driver, and the versions of everything that has a hand in a kernel) and to a kind of task, never to a
-length: how many segments a sequence is cut into is left to the cost model each time. A file is data. It names blocks, and only a tiling
-that the schedule itself offers for the task is ever taken; what is damaged, of another shape or not this user's alone is passed over.
+length: what follows from that, as how many segments a sequence is cut into, is left to the cost model each time. A file is data. It names
+blocks, and only a tiling that the schedule itself offers for the task is ever taken; what is damaged, of another shape or not this user's
+alone is passed over.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import json
 import math
 import os
 import re
-from dataclasses import asdict, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from contractor.run.doctor import ptxas, version
 from contractor.schedules.parts.form import Task
 from contractor.schedules.schedule import Schedule, priced
 
-FOLLOWING = ("SEGMENTS", "SPAN", "COLUMN_BLOCKS")  # constants that follow from a task's own sizes
+FOLLOWING = ("SEGMENTS", "SPAN", "COLUMN_BLOCKS", "HEAD_BLOCK")  # constants that follow from a task's own sizes
 PREFIX = "choice_"
 LARGEST, MOST = 1 << 16, 4096  # bytes of a file, files that are read
 DRIVER = Path("/proc/driver/nvidia/version")
@@ -135,8 +135,9 @@ def library() -> str:
 
 
 def stored_part(tiling: Tiling) -> Tiling:
-    """What is kept of a tiling: its blocks in the order of their names, warps, stages and how tiles are loaded."""
-    return replace(tiling, constants=tuple(sorted(one for one in tiling.constants if one[0] not in FOLLOWING)))
+    """What is kept of a tiling: its blocks in the order of their names, warps, stages and how tiles are reached."""
+    blocks = tuple(sorted(one for one in tiling.constants if one[0] not in FOLLOWING))
+    return Tiling(blocks, tiling.warps, tiling.stages, tiling.via)
 
 
 def name_of(key: str) -> str:
@@ -146,9 +147,8 @@ def name_of(key: str) -> str:
 
 def text_of(key: str, kept: Tiling) -> str:
     """A choice as it lies on the disk."""
-    return (
-        json.dumps({"key": json.loads(key), "choice": asdict(kept) | {"constants": dict(kept.constants)}}, indent=1, sort_keys=True) + "\n"
-    )
+    choice = {"constants": dict(kept.constants), "warps": kept.warps, "stages": kept.stages, "via": kept.via}
+    return json.dumps({"key": json.loads(key), "choice": choice}, indent=1, sort_keys=True) + "\n"
 
 
 def read(path: Path) -> tuple[str, Tiling] | None:
@@ -165,13 +165,7 @@ def read(path: Path) -> tuple[str, Tiling] | None:
 
 def tiling_in(choice: Any) -> Tiling:
     """A choice read from JSON. Raises ValueError, TypeError, KeyError or AttributeError if it is none."""
-    sizes = tuple(choice["constants"].items())
-    if not all(type(size) is int for _, size in sizes):
-        raise ValueError("sizes of blocks are whole numbers")
-    rest = {one.name: choice[one.name] for one in fields(Tiling) if one.name != "constants"}
-    if any(type(value) is not type(getattr(SOME, name)) for name, value in rest.items()):
-        raise ValueError("warps and stages are whole numbers, how tiles are loaded is a word")
-    return stored_part(Tiling(sizes, **rest))
-
-
-SOME = Tiling(())
+    sizes, warps, stages, via = tuple(choice["constants"].items()), choice["warps"], choice["stages"], choice["via"]
+    if not all(type(one) is int for one in (*(size for _, size in sizes), warps, stages)) or type(via) is not str:
+        raise ValueError("blocks, warps and stages are whole numbers, how tiles are reached is a word")
+    return stored_part(Tiling(sizes, warps, stages, via))
