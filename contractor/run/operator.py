@@ -178,9 +178,9 @@ class Operator:
         self, *positional: Any, initial_state: Any = None, return_state: bool = False, cu_seqlens: Tensor | None = None, **named: Any
     ) -> Report:
         """Measures the best tilings of every kernel that such a call runs, and of its backward if an operand wants gradients; keeps the
-        fastest whose numbers hold, on the disk, for all lengths. Takes what a call takes, seconds to minutes, and the GPU to itself.
+        fastest whose numbers hold, on the disk, for all lengths. Takes what a call takes (but no pool), and seconds to minutes.
 
-        Candidates for a GPU run in another process, as some may fault. The report prints as a table.
+        Candidates for a GPU run in another process, as some may fault; it wants the GPU for itself. The report prints as a table.
         """
         noted: list[Asked] = []
         given, watched = self.bound(positional, named), Operator(self.program, self.steps)

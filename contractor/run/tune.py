@@ -18,7 +18,7 @@ from contractor.plan.machine import Machine
 from contractor.plan.plan import Offer
 from contractor.run.apart import apart
 from contractor.run.choices import keep, key_of, place, stored_part
-from contractor.run.examine import Finding, Job, examine
+from contractor.run.examine import Finding, Job, examine, question
 from contractor.run.execute import Backend, Execution, Tensors, ready, widened
 from contractor.run.layer import Prepared
 from contractor.run.mix import Evaluator
@@ -53,10 +53,13 @@ class Asked:
     def __str__(self) -> str:
         shape, form = self.task.dimensions, self.task.form
         packed = f" {shape.sequences} packed sequences" if form.packed else ""
+        beside = (
+            (" a state in" if form.initial else "") + (" a state out" if form.final else "") + (" careful" if self.task.careful else "")
+        )
         turned = " from the future" if form.future else ""
         flow = f", the {form.flow}'s pass" if form.flow else ""
         sizes = f"B={shape.B} T={shape.T} H={shape.H} N={shape.N} P={shape.P} {self.task.dtype}"
-        return f"{self.name} {'backward' if self.backward else 'forward'}{flow}{turned}  {sizes}{packed}"
+        return f"{self.name} {'backward' if self.backward else 'forward'}{flow}{turned}  {sizes}{packed}{beside}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +162,9 @@ def examined(jobs: Sequence[Job], device: str, how: Examine | None) -> Sequence[
         return how(jobs, device)
     if any(one.backend == "triton" for one in jobs):
         return tuple(apart(jobs, device))
-    return tuple(map(partial(examine, device=device), jobs))
+    found = tuple(map(partial(examine, device=device), jobs))
+    question.cache_clear()
+    return found
 
 
 def settled(key: str, asked: Asked, offers: Sequence[Offer], findings: Sequence[Finding]) -> Tuned:
