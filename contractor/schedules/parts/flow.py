@@ -21,8 +21,12 @@ from contractor.tile.build import Builder
 from contractor.tile.kernel import Kernel
 from contractor.tile.ops import ACC, I32, Expr, Span, cast, cdiv, cumsum, dot, iota, least, number, select, size, total
 
-SPAN = 512
-"""Positions between two restarts."""
+
+def span_of(form: Form) -> int:
+    """Positions between two restarts: fewer where a gate's gradient goes on to a parameter, as its sum over all positions shows what rows
+    next to one another have in common, the rounding of `past`."""
+    return 256 if any(gate.shared for gate in form.gates) else 512
+
 
 SPAN_STATE = ("SPANS", "H", "N", "P")
 MEETS = ("SPANS", "H", "COLUMN_BLOCKS")
@@ -112,7 +116,7 @@ def span_gradient(k: Builder, form: Form, gate: Gate, layout: Layout, w: Walk, l
         k.update(passing, past + total(far, "t"))
 
 
-FADED, VANISHED = -12.0, -60.0  # base 2: what a chunk fades by so much is less than the rounding of what is beside it
+FADED, VANISHED = -9.0, -60.0  # base 2: what a chunk fades by so much is less than the rounding of what is beside it
 
 
 def summed_blocks(k: Builder, w: Walk, here: Rows) -> dict[str, Expr]:
