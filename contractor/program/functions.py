@@ -55,8 +55,13 @@ class Function:
 
 
 def softplus(x: Tensor) -> Tensor:
-    """log(1 + e^x), exact to rounding everywhere (torch's own cuts off at 20)."""
-    return -logsigmoid(-x)
+    """log(1 + e^x), exact to rounding everywhere (torch's own cuts off at 20).
+
+    As x lies in memory, which `logsigmoid` alone would not keep: what is multiplied by it would then be laid out anew, however large.
+    """
+    order = sorted(range(x.dim()), key=lambda dimension: x.stride(dimension), reverse=True)
+    back = [order.index(dimension) for dimension in range(x.dim())]
+    return -logsigmoid(-x.permute(order)).permute(back)
 
 
 def silu(x: Tensor) -> Tensor:

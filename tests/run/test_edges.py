@@ -63,12 +63,6 @@ def test_the_reference_takes_numbers() -> None:
     assert torch.equal(one, other)
 
 
-def test_packed_sequences_are_refused_for_now() -> None:
-    plan = contractor.compile(EXAMPLES / "retention.ctr").plan(T=64, N=4, P=4, packed=3, machine="h200")
-    assert all(choice.chosen is None for choice in plan.choices)
-    assert "packed sequences" in str(plan)
-
-
 def test_plans_take_torch_dtypes() -> None:
     op = contractor.compile(EXAMPLES / "retention.ctr")
     assert op.plan(T=64, N=8, P=8, dtype=torch.float32, machine="h200").problem.dtype == "float32"
