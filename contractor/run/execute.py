@@ -22,7 +22,7 @@ from contractor.plan.problem import BYTES
 from contractor.run.build import module
 from contractor.run.choices import preferred
 from contractor.run.descriptor import described
-from contractor.schedules.parts.flow import gate_kernel, span_of
+from contractor.schedules.parts.flow import SPAN, gate_kernel
 from contractor.schedules.parts.form import ROLES, Gate, Task
 from contractor.schedules.parts.tilings import ROWS
 from contractor.schedules.parts.walk import Layout
@@ -252,7 +252,7 @@ def function_of(kernel: Kernel, backend: Backend) -> Callable[..., Any]:
 def ready_gate(task: Task, gate: Gate, meets: tuple[int, ...], backend: Backend) -> Ready:
     """The last step of a gate's gradient. meets: the shape of that tensor."""
     spans, _, blocks = meets
-    sizes = {**task.dimensions.mapping, "CHUNK": ROWS, "SPAN": span_of(task.form), "SPANS": spans, "COLUMN_BLOCKS": blocks}
+    sizes = {**task.dimensions.mapping, "CHUNK": ROWS, "SPAN": SPAN, "SPANS": spans, "COLUMN_BLOCKS": blocks}
     kernel = gate_kernel(task.form, gate, Layout(clamped=BYTES[task.dtype] == 2))
     return started(Routine((Launch(kernel, stages=1),)), backend, tuple(sizes.items()))
 

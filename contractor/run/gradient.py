@@ -137,9 +137,9 @@ def plain_passes(task: Task, tensors: Tensors, arrived: Arrived, wanted: frozens
 
 
 def fused_passes(task: Task, tensors: Tensors, arrived: Arrived, wanted: frozenset[str], passes: Passes) -> Tensors:
-    """The passes, two of which make the halves of the gates' gradients: with what passes through the state in two parts for a fixed gate,
-    whose gradient is one sum over all positions and would show what their rounding has in common."""
-    careful = any(gate.fixed for gate in task.form.gates if gate.name in wanted)
+    """The passes, two of which make the halves of the gates' gradients: with what passes through the state in two parts where a gate's
+    gradient goes on to a parameter, as its sum over all positions would show what their rounding has in common."""
+    careful = any(gate.shared for gate in task.form.gates if gate.name in wanted)
     found: Tensors = {}
     states: Tensors = {}
     for name, flow in FLOWS:

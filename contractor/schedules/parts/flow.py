@@ -21,12 +21,8 @@ from contractor.tile.build import Builder
 from contractor.tile.kernel import Kernel
 from contractor.tile.ops import ACC, I32, Expr, Span, cast, cdiv, cumsum, dot, iota, least, number, select, size, total
 
-
-def span_of(form: Form) -> int:
-    """Positions between two restarts: fewer where a gate's gradient goes on to a parameter, as its sum over all positions shows what rows
-    next to one another have in common, the rounding of `past`."""
-    return 256 if any(gate.shared for gate in form.gates) else 512
-
+SPAN = 512
+"""Positions between two restarts."""
 
 SPAN_STATE = ("SPANS", "H", "N", "P")
 MEETS = ("SPANS", "H", "COLUMN_BLOCKS")

@@ -8,7 +8,7 @@ from contractor.plan.machine import Machine
 from contractor.plan.plan import Tiling
 from contractor.plan.problem import BYTES
 from contractor.schedules.parts.factors import summable
-from contractor.schedules.parts.flow import span_of
+from contractor.schedules.parts.flow import SPAN
 from contractor.schedules.parts.form import Task
 from contractor.schedules.parts.walk import Layout
 
@@ -34,7 +34,7 @@ def layout_of(task: Task, tiling: Tiling) -> Layout:
         padded_p=shape.P % tiling["BLOCK_P"] != 0,
         via="descriptor" if tiling.via == "descriptor" else "pointer",
         precision="tf32x3" if task.dtype == "float32" else None,
-        clamped=BYTES[task.dtype] == 2 and not task.careful,
+        clamped=BYTES[task.dtype] == 2 and (not task.careful or task.form.flow != ""),  # both passes read the same sums
         split=BYTES[task.dtype] == 2 and task.careful,
         segmented="SEGMENTS" in dict(tiling.constants),
         summed=tiling.summed,
@@ -86,7 +86,7 @@ def summed(task: Task, candidates: tuple[Tiling, ...]) -> tuple[Tiling, ...]:
 def segmented(task: Task, machine: Machine, candidates: tuple[Tiling, ...]) -> tuple[Tiling, ...]:
     """The candidates, with the constants that the chunked passes name; and cut into segments, so that the programs that fit
     on all multiprocessors come together."""
-    shape, more = task.dimensions, (("SPAN", span_of(task.form)),) if task.form.flow else ()
+    shape, more = task.dimensions, (("SPAN", SPAN),) if task.form.flow else ()
     found: list[Tiling] = []
     for one in candidates:
         blocks = -(-shape.P // one["BLOCK_P"])
