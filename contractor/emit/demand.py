@@ -8,6 +8,7 @@ from typing import Literal, assert_never
 
 from contractor.tile.expression import Binary, Dot, Expr, Iota, Rename, Size, Tile
 from contractor.tile.kernel import Kernel, Let, Load, Span, Store, statements
+from contractor.tile.shared import sources
 from contractor.tile.uses import nodes, read_by
 
 MEASURED = '''\
@@ -125,6 +126,9 @@ def expressions(kernel: Kernel) -> Iterator[Expr]:
             yield from nodes(x)
 
 
-def multiplies(kernel: Kernel) -> bool:
-    """True if tiles are multiplied as matrices: then operands are of one dtype."""
-    return any(isinstance(x, Dot) for x in expressions(kernel))
+def factors(kernel: Kernel) -> frozenset[str]:
+    """The buffers whose tiles are operands of products of matrices as they are loaded."""
+    lets = {one.tile: one.value for one in statements(kernel.body) if isinstance(one, Let)}
+    loaded = {one.tile: one.source.name for one in statements(kernel.body) if isinstance(one, Load)}
+    products = [x for x in expressions(kernel) if isinstance(x, Dot)]
+    return frozenset(loaded[tile] for tile in sources(products, lets))

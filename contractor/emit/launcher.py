@@ -5,23 +5,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from contractor.emit import torch as torch_text
 from contractor.emit import triton as triton_text
-from contractor.emit.demand import MEASURED, demands, divisors, multiplies
+from contractor.emit.demand import MEASURED, demands, divisors, factors
 from contractor.emit.header import header
+from contractor.emit.needs import Backend, needed
 from contractor.emit.text import INDENT, WIDTH, signature
 from contractor.emit.torch_expression import Expressions
 from contractor.errors import TileError
 from contractor.tile.access import ONE, descriptor_block, descriptor_shape
-from contractor.tile.expression import Expr, Size
 from contractor.tile.kernel import Buffer, Kernel
 from contractor.tile.routine import Launch, Routine
 from contractor.tile.rules import ACC, BOOL, I32, I64
-from contractor.tile.uses import nodes
 
-Backend = Literal["triton", "torch"]
 DESCRIPTOR = "from triton.tools.tensor_descriptor import TensorDescriptor"
 DTYPES = {I32: "torch.int32", I64: "torch.int64", BOOL: "torch.bool"}
 
@@ -143,9 +140,13 @@ class Launcher:
         """The sizes that some tensor's shape tells."""
         return {dim for name in self.inputs for dim in self.tensors()[name].dims}
 
+    def counted(self) -> bool:
+        """True if packed sequences are counted by their bounds."""
+        return "SEQUENCES" in self.sizes() and "BOUNDS" in self.measured()
+
     def function(self) -> Iterator[str]:
         """The lines of the function."""
-        asked = [size for size in self.sizes() if size not in self.measured()]
+        asked = [size for size in self.sizes() if size not in self.measured() and not (size == "SEQUENCES" and self.counted())]
         yield signature(self.entry.name, (*self.inputs, *(f"{real}=1.0" for real in self.reals()), *(("*", *asked) if asked else ())))
         yield from self.documentation()
         yield from self.checks()
@@ -162,12 +163,13 @@ class Launcher:
 
     def contiguous(self) -> Iterator[str]:
         """The lines that lay the tensors out as the kernels read them."""
-        names = ", ".join(self.inputs)
+        read = [name for name in self.inputs if name not in self.routine.updated]
+        names = ", ".join(read)
         together = f"{INDENT}{names} = (tensor.contiguous() for tensor in ({names}))"
-        if len(self.inputs) > 1 and len(together) <= WIDTH:
+        if len(read) > 1 and len(together) <= WIDTH:
             yield together
         else:
-            yield from (f"{INDENT}{name} = {name}.contiguous()" for name in self.inputs)
+            yield from (f"{INDENT}{name} = {name}.contiguous()" for name in read)
 
     def documentation(self) -> Iterator[str]:
         """The doc comment: what is returned, then each tensor's shape, dtype and meaning."""
@@ -190,7 +192,12 @@ class Launcher:
         for name in self.inputs:
             yield f'{INDENT * 2}("{name}", {name}, "{" ".join(tensors[name].dims)}", {self.demanded(tensors[name])}),'
         yield f"{INDENT})"
-        named = [size for size in self.sizes() if size in self.measured()]
+        named = [size for size in self.sizes() if size in self.measured() and not (size == "SEQUENCES" and self.counted())]
+        if self.counted():
+            yield f'{INDENT}SEQUENCES = size["BOUNDS"] - 1'
+        for name in self.routine.updated:
+            yield f"{INDENT}if not {name}.is_contiguous():"
+            yield f'{INDENT * 2}raise ValueError("{name} is updated in place: it must be contiguous")'
         listed = ", ".join(named)
         values = ", ".join(f'size["{name}"]' for name in named)
         if named and len(listed) + len(values) < WIDTH:
@@ -204,9 +211,11 @@ class Launcher:
                 yield f'{INDENT * 2}raise ValueError(f"{says}")'
 
     def demanded(self, buffer: Buffer) -> str:
-        """The dtype that a tensor must have, as text: any, where nothing is multiplied as matrices."""
-        free = buffer.dtype not in (ACC, *DTYPES) and not any(multiplies(launch.kernel) for launch in self.routine.launches)
-        return "None" if free else self.dtype(buffer.dtype)
+        """The dtype that a tensor must have, as text: any, unless it is an operand of products of matrices, whose dtypes must agree."""
+        if buffer.dtype in (ACC, *DTYPES):
+            return self.dtype(buffer.dtype)
+        multiplied = any(buffer.name in factors(launch.kernel) for launch in self.routine.launches)
+        return f"{self.like()}.dtype" if multiplied else "None"
 
     def named_constants(self) -> Iterator[str]:
         """Constants under the names that the text below uses, where the file's have a prefix."""
@@ -225,13 +234,16 @@ class Launcher:
         for one in self.routine.scratch:
             yield one.name, one.dims, self.dtype(one.dtype)
 
-    def dtype(self, name: str) -> str:
-        """A dtype; what an output holds follows the first input that holds what it is given."""
+    def like(self) -> str:
+        """The first input that holds what it is given."""
         own = [one for one in self.inputs if self.tensors()[one].dtype not in (ACC, *DTYPES)]
-        like = (own or self.inputs)[0]
+        return (own or self.inputs)[0]
+
+    def dtype(self, name: str) -> str:
+        """A dtype; what an output holds follows the input that it names, or the first that holds what it is given."""
         if name == ACC:
-            return "torch.float32" if self.backend == "triton" else f"torch.promote_types({like}.dtype, torch.float32)"
-        return DTYPES.get(name, f"{like}.dtype")
+            return "torch.float32" if self.backend == "triton" else f"torch.promote_types({self.like()}.dtype, torch.float32)"
+        return DTYPES.get(name, f"{name if name in self.inputs else self.like()}.dtype")
 
     def call(self, launch: Launch) -> Iterator[str]:
         """The lines of one launch."""
@@ -266,26 +278,3 @@ def argument(launch: Launch, buffer: Buffer) -> str:
     shape = ", ".join(" * ".join(dims) for dims in descriptor_shape(launch.kernel, buffer.name))
     block = ", ".join(part if part != ONE else "1" for part in descriptor_block(launch.kernel, buffer.name))
     return f"TensorDescriptor.from_tensor({tensor}.view({shape}), [{block}])"
-
-
-def needed(launch: Launch, backend: Backend) -> Iterator[str]:
-    """The sizes that one launch names."""
-    kernel = launch.kernel
-    yield from sizes_of(kernel.programs)
-    names = triton_text.arguments(kernel) if backend == "triton" else torch_text.arguments(kernel)[:-1]
-    yield from (name for name in names if name in kernel.constants or name in kernel.scalars)
-    if backend == "triton":
-        yield from described(kernel)
-
-
-def described(kernel: Kernel) -> Iterator[str]:
-    """The sizes that a kernel's descriptors name."""
-    for buffer in kernel.buffers:
-        if buffer.via == "descriptor":
-            yield from buffer.dims
-            yield from (part for part in descriptor_block(kernel, buffer.name) if part != ONE)
-
-
-def sizes_of(x: Expr) -> tuple[str, ...]:
-    """The sizes that an expression names."""
-    return tuple(one.name for one in nodes(x) if isinstance(one, Size))

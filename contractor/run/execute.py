@@ -164,8 +164,6 @@ def dtype_of(buffer: Buffer, tensors: Tensors, dtype: torch.dtype) -> torch.dtyp
     """The dtype of a tensor that a routine makes: a state's is that of the one given, if one is."""
     if buffer.dtype in DTYPES:
         return exact(tensors)
-    if buffer.name == "final":
-        return tensors["initial"].dtype if "initial" in tensors else exact(tensors)
     return dtype if buffer.dtype == buffer.name else tensors[buffer.dtype].dtype
 
 
@@ -227,8 +225,8 @@ def started(routine: Routine, backend: Backend, sizes: tuple[tuple[str, Any], ..
     """A routine, built."""
     named = dict(sizes)
     own = {buffer.name: buffer for launch in routine.launches for buffer in launch.kernel.buffers if buffer.name in launch.kernel.stored}
-    hidden = {one.name for one in routine.scratch}
-    made = tuple((one, tuple(named[dim] for dim in one.dims), name not in hidden) for name, one in own.items() if name != POOL)
+    given = (*(one.name for one in routine.scratch), *routine.outputs)
+    made = tuple((own[name], tuple(named[dim] for dim in own[name].dims), name in routine.outputs) for name in given)
     return Ready(tuple(built_launch(launch, backend, named) for launch in routine.launches), named, made, backend)
 
 

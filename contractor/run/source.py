@@ -8,7 +8,6 @@ from math import inf
 
 from contractor.emit.launcher import Backend, Entry, emit_file
 from contractor.emit.triton import function as text_of
-from contractor.errors import RefusedError
 from contractor.plan.choose import chosen
 from contractor.plan.plan import Choice, Offer, Plan
 from contractor.plan.problem import Problem
@@ -35,8 +34,6 @@ def backend_for(found: Plan) -> Backend:
 
 def file_text(found: Plan) -> str:
     """The plan's kernels as a file that imports torch (and triton) alone. Raises RefusedError if a mixing has no order of evaluation."""
-    if found.problem.packed is not None:
-        raise RefusedError("packed sequences have no kernels yet: the plan prices them as one sequence")
     return emit_file(entries(found), backend_for(found), tuple(title(found)))
 
 
@@ -82,7 +79,7 @@ def entry(choice: Choice, core: Core, found: Plan, clash: set[str], alone: bool)
     )
     mixing = next(one for one in mixings(program) if core in one.terms)
     wanted = task(core, found.problem)
-    told = (*arguments(core, program, wanted.form), ("result", "what is returned"), ("scale", "a factor of the result"))
+    told = (*arguments(core, program, wanted.form), *BESIDE)
     prefix = "" if alone else f"{name.upper()}_"
     return Entry(
         f"{program.name}_{name}",
@@ -92,6 +89,17 @@ def entry(choice: Choice, core: Core, found: Plan, clash: set[str], alone: bool)
         prefix,
         wide=wanted.dimensions.P == 1,
     )
+
+
+BESIDE = (
+    ("starts", "where each packed sequence begins, and the end of the last"),
+    ("initial", "the state before the first position"),
+    ("slots", "where in the pool each sequence's state is; below 0: nowhere"),
+    ("pool", "states, updated in place"),
+    ("result", "what is returned"),
+    ("final", "the state after the last position"),
+    ("scale", "a factor of the result"),
+)
 
 
 def says(mixing: Mixing, core: Core, problem: Problem) -> Iterator[str]:

@@ -144,5 +144,5 @@ def segments_kernel(form: Form, layout: Layout) -> Kernel:
         advance(k, layout, state, key, value, fades)
         if passed is not None and fades.fade is not None:
             k.update(passed, passed * fades.fade)
-    store_segment(k, c.w, c.n, c.p, state, passed)
+    store_segment(k, form, c.w, c.n, c.p, state, passed)
     return k.done()

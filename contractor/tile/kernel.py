@@ -158,6 +158,17 @@ class Kernel:
         written = {one.target.name for one in statements(self.body) if isinstance(one, Store)}
         return tuple(buffer.name for buffer in self.buffers if buffer.name in written)
 
+    @property
+    def loaded(self) -> tuple[str, ...]:
+        """The buffers that the kernel loads from, in order."""
+        read = {one.source.name for one in statements(self.body) if isinstance(one, Load)}
+        return tuple(buffer.name for buffer in self.buffers if buffer.name in read)
+
+    @property
+    def updated(self) -> tuple[str, ...]:
+        """The buffers that the kernel loads from and stores into: their caller's, changed in place."""
+        return tuple(name for name in self.loaded if name in self.stored)
+
 
 def statements(body: tuple[Statement, ...]) -> tuple[Statement, ...]:
     """Every statement, those inside loops after their loop."""

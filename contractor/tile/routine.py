@@ -45,15 +45,20 @@ class Routine:
         names = {one.name for one in self.scratch}
         for launch in self.launches:
             stored = {launch.tensor(name) for name in launch.kernel.stored}
-            read = {launch.tensor(buffer.name) for buffer in launch.kernel.buffers} - stored
+            read = {launch.tensor(name) for name in launch.kernel.loaded}
             if early := (read & names) - made:
                 raise TileError(f"{launch.kernel.name} reads {', '.join(sorted(early))} before any launch has written it")
             made |= stored
 
     @property
+    def updated(self) -> tuple[str, ...]:
+        """The tensors that the caller gives and that are changed in place."""
+        return tuple(dict.fromkeys(launch.tensor(name) for launch in self.launches for name in launch.kernel.updated))
+
+    @property
     def outputs(self) -> tuple[str, ...]:
-        """The tensors that the routine writes for its caller, in order of their first store."""
-        hidden = {one.name for one in self.scratch}
+        """The tensors that the routine makes for its caller, in order of their first store."""
+        hidden = {one.name for one in self.scratch} | set(self.updated)
         written = [launch.tensor(name) for launch in self.launches for name in launch.kernel.stored]
         return tuple(name for name in dict.fromkeys(written) if name not in hidden)
 

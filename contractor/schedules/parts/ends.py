@@ -8,9 +8,20 @@ from contractor.tile.build import Builder
 from contractor.tile.expression import Tile
 from contractor.tile.ops import ACC, I64, Buffer, Expr, Span, cast, cdiv, least, size
 
-STATE = ("SEQUENCES", "H", "N", "P")
-SEGMENT_STATE = ("SEQUENCES", "H", "SEGMENTS", "N", "P")
-SEGMENT = ("SEQUENCES", "H", "SEGMENTS")
+
+def streams(form: Form) -> str:
+    """The size that counts sequences: packed ones, or the batch."""
+    return "SEQUENCES" if form.packed else "B"
+
+
+def state_dims(form: Form) -> tuple[str, ...]:
+    """The dimensions of a state for each sequence."""
+    return (streams(form), "H", "N", "P")
+
+
+def segment_dims(form: Form, *features: str) -> tuple[str, ...]:
+    """The dimensions of what there is for each segment."""
+    return (streams(form), "H", "SEGMENTS", *features)
 
 
 def entering(k: Builder, form: Form, layout: Layout, w: Walk, n: Span, p: Span) -> Tile:
@@ -23,13 +34,13 @@ def entering(k: Builder, form: Form, layout: Layout, w: Walk, n: Span, p: Span) 
     if layout.segmented:
         assert w.segment is not None
         k.note("what the segments before have left: each one's own state, faded by those after it")
-        segments = k.buffer("segments", *SEGMENT_STATE, dtype=ACC)
+        segments = k.buffer("segments", *segment_dims(form, "N", "P"), dtype=ACC)
         with k.loop("earlier", walked_before(form, w)) as earlier:
             number = size("SEGMENTS") - 1 - earlier if form.future else earlier
             own = k.load("segment_tile", segments, w.sequence, w.head, number, n, p)
             faded = state
             if form.gates:
-                faded = state * k.load("segment_fade", k.buffer("fades", *SEGMENT, dtype=ACC), w.sequence, w.head, number)
+                faded = state * k.load("segment_fade", k.buffer("fades", *segment_dims(form), dtype=ACC), w.sequence, w.head, number)
             k.update(state, faded + own)
     return state
 
@@ -37,8 +48,9 @@ def entering(k: Builder, form: Form, layout: Layout, w: Walk, n: Span, p: Span) 
 def place_of(k: Builder, form: Form, w: Walk, p: Span, name: str) -> tuple[Buffer, Expr, Span]:
     """Where a sequence's state is: the tensor, the row of it, and the program's columns, none if there is no such row."""
     if not form.pooled:
-        return k.buffer(name, *STATE), w.sequence, p
-    slot = k.load(f"{name}_slot", k.buffer("slots", "SEQUENCES", dtype=I64), w.sequence)
+        dtype = ACC if name == "final" and not form.initial else "initial"
+        return k.buffer(name, *state_dims(form), dtype=dtype), w.sequence, p
+    slot = k.load(f"{name}_slot", k.buffer("slots", streams(form), dtype=I64), w.sequence)
     return k.buffer("pool", "SLOTS", "H", "N", "P"), slot, Span("p", p.first, p.index, (p.index < size("P")) & (slot >= 0))
 
 
@@ -51,7 +63,7 @@ def leaving(k: Builder, form: Form, layout: Layout, w: Walk, n: Span, p: Span, s
         last = walked_before(form, w).same(size("SEGMENTS") - 1)
         columns = Span("p", p.first, p.index, (p.index < size("P")) & last)
     k.note("the state after the last position")
-    k.store(target, where, w.head, n, columns, value=cast(state, target.name))
+    k.store(target, where, w.head, n, columns, value=cast(state, target.dtype))
 
 
 def walked_before(form: Form, w: Walk) -> Expr:
@@ -75,9 +87,9 @@ def segment(k: Builder, form: Form, layout: Layout, w: Walk) -> tuple[Expr | Non
     return first, k.let("own_chunks", least(each, chunks - first))
 
 
-def store_segment(k: Builder, w: Walk, n: Span, p: Span, state: Expr, fade: Expr | None) -> None:
+def store_segment(k: Builder, form: Form, w: Walk, n: Span, p: Span, state: Expr, fade: Expr | None) -> None:
     """Stores a segment's own state and how much it fades what comes before it."""
     assert w.segment is not None
-    k.store(k.buffer("segments", *SEGMENT_STATE, dtype=ACC), w.sequence, w.head, w.segment, n, p, value=state)
+    k.store(k.buffer("segments", *segment_dims(form, "N", "P"), dtype=ACC), w.sequence, w.head, w.segment, n, p, value=state)
     if fade is not None:
-        k.store(k.buffer("fades", *SEGMENT, dtype=ACC), w.sequence, w.head, w.segment, value=fade)
+        k.store(k.buffer("fades", *segment_dims(form), dtype=ACC), w.sequence, w.head, w.segment, value=fade)
