@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from zlib import crc32
 
 os.environ["TRITON_INTERPRET"] = "1"
@@ -14,6 +14,7 @@ os.environ["TRITON_INTERPRET"] = "1"
 import torch
 from torch import Tensor
 
+from contractor.plan.plan import Tiling
 from contractor.schedules.parts.form import DKEY, DQUERY, DVALUE, FORWARD, Task, permuted
 from contractor.schedules.parts.tilings import layout_of
 from contractor.schedules.register import SCHEDULES
@@ -44,10 +45,12 @@ class Case:
     widths: tuple[int, int] = WIDE
     grouped: tuple[tuple[str, int], ...] = ()
     dtype: str = "float32"
+    beside: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         heads = "".join(f" {name}:{count}" for name, count in self.grouped)
-        return f"{self.schedule} {self.mask} T={self.length} {self.role} {self.via} {self.widths[0]}x{self.widths[1]}{heads} {self.dtype}"
+        kind = f"{self.via} {self.widths[0]}x{self.widths[1]}{heads} {self.dtype} {' '.join(self.beside)}"
+        return f"{self.schedule} {self.mask} T={self.length} {self.role} {kind}"
 
 
 def cases() -> Iterator[Case]:
@@ -78,6 +81,31 @@ def cases() -> Iterator[Case]:
     yield from (Case("quadratic", mask, CHUNK + 1, widths=PADDED) for mask in ("gate n", "gate p", "prefix", "toeplitz"))
 
 
+def beside_cases() -> Iterator[Case]:
+    """Chunked: segments, sums made before, packed sequences, states, what backward passes leave for gates' gradients."""
+    for mask in ("causal", "fixed", "gate", "gate shift"):
+        yield Case("chunked", mask, 4 * CHUNK + 5, beside=("segments",))
+        yield Case("chunked", mask, 4 * CHUNK + 5, "key", beside=("segments",))
+        yield from (Case("chunked", mask, beside=beside) for beside in (("states",), ("packed",), ("packed", "segments")))
+        yield Case("recurrent", mask, STEPS, beside=("packed", "states"))
+    yield from (Case("chunked", "promised gate", role=role, beside=("summed",)) for role in ("forward", "key"))
+    for mask in ("fixed", "gate"):
+        yield Case("chunked", mask, 4 * CHUNK + 5, "query", beside=("target",))
+        yield Case("chunked", mask, 4 * CHUNK + 5, "key", beside=("source",))
+    yield Case("chunked", "gate", 4 * CHUNK + 5, "query", "descriptor", beside=("target",))
+
+
+def beside(wanted: Task, tiling: Tiling, names: tuple[str, ...]) -> tuple[Task, Tiling]:
+    """A task and a tiling with what stands beside them."""
+    form = replace(wanted.form, initial="states" in names, final="states" in names, packed="packed" in names)
+    form = replace(form, flow=next((name for name in names if name in ("target", "source")), ""))
+    constants = dict(tiling.constants) | ({"SEGMENTS": 2} if "segments" in names else {}) | ({"HEAD_BLOCK": 4} if "summed" in names else {})
+    if form.flow:
+        constants |= {"SPAN": 2 * CHUNK, "COLUMN_BLOCKS": wanted.dimensions.P // tiling["BLOCK_P"]}
+    dimensions = replace(wanted.dimensions, sequences=3 if form.packed else 0, B=1 if form.packed else wanted.dimensions.B)
+    return replace(wanted, form=form, dimensions=dimensions), replace(tiling, constants=tuple(constants.items()), summed="summed" in names)
+
+
 def filled(kernel: Kernel, wanted: Task, sizes: dict[str, float], seed: str) -> Tensors:
     """Random tensors for every buffer that is read: gates are logs, some −inf where nothing rules it out; labels come in runs."""
     made = torch.Generator().manual_seed(crc32(seed.encode()))
@@ -85,6 +113,8 @@ def filled(kernel: Kernel, wanted: Task, sizes: dict[str, float], seed: str) -> 
 
     def one(buffer: Buffer) -> Tensor:
         shape = [int(sizes[dim]) for dim in buffer.dims]
+        if buffer.name == "starts":
+            return torch.tensor([0, 3, 3, wanted.dimensions.T])
         if buffer.dtype == I64:
             return torch.randint(0, 3, shape, generator=made).sort(1).values
         normal = torch.randn(*shape, generator=made, dtype=torch.float64)
@@ -101,23 +131,30 @@ def error(case: Case) -> float:
     wanted = task(case.mask, (batch, case.length, heads, *case.widths), case.dtype, **dict(case.grouped))
     if case.role != "forward":
         wanted = permuted(wanted, ROLES[case.role])
-    tiling = blocks(wanted.dimensions, case.via, CHUNK)
-    (kernel,) = kernels_of(SCHEDULES[case.schedule], wanted.form, layout_of(wanted, tiling))
-    assert any(buffer.via == case.via for buffer in kernel.buffers)
+    wanted, tiling = beside(wanted, blocks(wanted.dimensions, case.via, CHUNK), case.beside)
+    kernels = kernels_of(SCHEDULES[case.schedule], wanted.form, layout_of(wanted, tiling))
+    assert any(buffer.via == case.via for kernel in kernels for buffer in kernel.buffers)
     sizes: dict[str, float] = {**sizes_of(wanted, tiling), "scale": 0.5, "programs": 0}
-    wide = filled(kernel, wanted, sizes, str(case))
-    narrow = {name: one.float() if one.is_floating_point() else one for name, one in wide.items()}
-    shape = [int(sizes[dim]) for dim in kernel.buffer("result").dims]
-    for tensors, dtype in ((wide, torch.float64), (narrow, torch.float32)):
-        tensors["result"] = torch.full(shape, torch.nan, dtype=dtype)
-    exact(kernel, wide, sizes)
-    interpreted(kernel, narrow, sizes)
-    return float((narrow["result"].double() - wide["result"]).norm()) / (float(wide["result"].norm()) or 1.0)
+    wide: Tensors = {}
+    for kernel in kernels:
+        wide = filled(kernel, wanted, sizes, str(case)) | wide
+        stored = {name: [int(sizes[dim]) for dim in kernel.buffer(name).dims] for name in kernel.stored}
+        wide |= {name: torch.full(shape, torch.nan, dtype=torch.float64) for name, shape in stored.items()}
+    narrow = {name: one.float() if one.is_floating_point() else one.clone() for name, one in wide.items()}
+    for kernel in kernels:
+        exact(kernel, wide, sizes)
+        interpreted(kernel, narrow, sizes)
+    return max(difference(narrow[name].double(), wide[name]) for name in kernels[-1].stored)
+
+
+def difference(found: Tensor, wanted: Tensor) -> float:
+    """The relative difference, absolute where all is 0."""
+    return float((found - wanted).norm()) / (float(wanted.norm()) or 1.0)
 
 
 def main() -> None:
     """Every case."""
-    for case in cases():
+    for case in (*cases(), *beside_cases()):
         print(f"{case}: {error(case):.3e}", flush=True)
 
 
