@@ -11,8 +11,8 @@ from torch import Tensor
 
 from contractor.plan.machine import MACHINES
 from contractor.plan.plan import Tiling
-from contractor.run.execute import Execution, at_tiling, launched
-from contractor.run.gradient import Arrived, backward_pass, by_suffix, fused_passes, gradients, plain_passes, with_operand
+from contractor.run.execute import Execution, at_tiling, halved, launched, run
+from contractor.run.gradient import FLOWS, Arrived, backward_pass, by_suffix, fused_passes, gradients, plain_passes, with_operand
 from contractor.schedules.parts.form import Dimensions, Flow, Form, Gate, Task
 
 torch.set_num_threads(1)
@@ -111,7 +111,7 @@ def test_backward_passes_in_segments(name: str, role: str, flow: Flow) -> None:
 @pytest.mark.parametrize(("ends", "future"), [(False, False), (True, False), (False, True)], ids=["past", "states", "future"])
 def test_gates_inside_the_passes_are_gates_outside_them(name: str, ends: bool, future: bool) -> None:
     """Over several spans: both ways of a gate's gradient, one of which knows nothing of chunks."""
-    run = Execution("chunked", MACHINES["cpu"], "torch")
+    passes_of = Execution("chunked", MACHINES["cpu"], "torch")
     for length in (40, 1100):
         whole = replace(task(name, length, initial=ends, final=ends, future=future))
         given = tensors(whole)
@@ -119,11 +119,29 @@ def test_gates_inside_the_passes_are_gates_outside_them(name: str, ends: bool, f
         arrived = Arrived(torch.randn(B, length, H, P, dtype=torch.float64), final)
         gates = whole.form.gates
         asked = frozenset(gate.name for gate in gates)
-        outputs = run.kernel(whole, given, torch.float64)
-        found = gradients(whole, given, outputs, arrived, asked, run)
-        assert fused_passes(whole, given, arrived, asked, run).keys() >= {"meets", "target_pairs"}
-        passes = plain_passes(whole, given, arrived, asked, gates, run.kernel)
+        outputs = passes_of.kernel(whole, given, torch.float64)
+        found = gradients(whole, given, outputs, arrived, asked, passes_of)
+        assert fused_passes(whole, given, arrived, asked, passes_of).keys() >= {"meets", "target_pairs"}
+        passes = plain_passes(whole, given, arrived, asked, gates, passes_of.kernel)
         for gate in gates:
-            outside = by_suffix(whole, gate, given, passes, outputs, arrived, run.kernel)
+            outside = by_suffix(whole, gate, given, passes, outputs, arrived, passes_of.kernel)
             outside = outside.sum((0, 1)) if gate.fixed else torch.where(given[gate.name] < -104, 0.0, outside)
             torch.testing.assert_close(found[gate.name], outside, rtol=1e-9, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", ["fixed", "gate"])
+def test_halves_of_a_wide_state_are_the_whole(name: str) -> None:
+    """Where tiles find no room, two halves of n: results and what gates' gradients are made of add up, states lie side by side."""
+    whole, cpu = task(name, 70, initial=True, final=True), MACHINES["cpu"]
+    given = tensors(whole)
+    arrived = Arrived(torch.randn(B, 70, H, P, dtype=torch.float64), torch.randn(B, H, N, P, dtype=torch.float64))
+    asked: list[tuple[Task, Tensors]] = [(whole, given)]
+    for role, flow in FLOWS:
+        turned, inputs = backward_pass(role, whole, given, arrived, frozenset({"initial"}), flow)
+        if flow:
+            turned, inputs = with_operand(turned, whole, role), {**inputs, "operand": given[role]}
+        if flow == "source":
+            inputs["states"] = torch.randn(B, H, turned.dimensions.N, turned.dimensions.P, dtype=torch.float64)
+        asked.append((turned, inputs))
+    for wanted, inputs in asked:
+        agree(halved("chunked", cpu, "torch", wanted, inputs, torch.float64), run("chunked", cpu, "torch", wanted, inputs, torch.float64))
