@@ -26,7 +26,8 @@ DTYPES = {I32: "torch.int32", I64: "torch.int64", BOOL: "torch.bool"}
 @dataclass(frozen=True, slots=True, eq=False)
 class Entry:
     """One function of a file. says: what it returns, in lines. arguments: its tensors in the order they are taken, each with what it
-    is; inputs left out follow in the routine's own order. prefix: of the names of its constants. wide: results are float32 at least."""
+    is; inputs left out follow in the routine's own order. prefix: of the names of its constants. wide: results are float32 at least.
+    scale: what real scalars are where they are not given."""
 
     name: str
     routine: Routine
@@ -34,6 +35,7 @@ class Entry:
     arguments: tuple[tuple[str, str], ...] = ()
     prefix: str = ""
     wide: bool = False
+    scale: float = 1.0
 
 
 def emit_file(entries: tuple[Entry, ...], backend: Backend, title: tuple[str, ...] = ()) -> str:
@@ -147,7 +149,9 @@ class Launcher:
     def function(self) -> Iterator[str]:
         """The lines of the function."""
         asked = [size for size in self.sizes() if size not in self.measured() and not (size == "SEQUENCES" and self.counted())]
-        yield signature(self.entry.name, (*self.inputs, *(f"{real}=1.0" for real in self.reals()), *(("*", *asked) if asked else ())))
+        yield signature(
+            self.entry.name, (*self.inputs, *(f"{real}={self.entry.scale!r}" for real in self.reals()), *(("*", *asked) if asked else ()))
+        )
         yield from self.documentation()
         yield from self.checks()
         yield from self.named_constants()

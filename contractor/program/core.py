@@ -40,7 +40,9 @@ class Core:
     inner: summed between query and key; outer: of value and result; batch: folded into the heads, those of them in `folded` summed
     afterwards. With a matrix mask `inner` is the matrix' row (the query's letters) and `column` the key's. mask_letters: the mask's own
     feature letters under the contraction's names. axis_of: which axis of the program gives a letter its size. tables: the entrywise
-    factors, each with the letters of its axes behind those of its index. exchanged: the result has S and not T, so the two stand in each
+    factors, each with the letters of its axes behind those of its index. weight: factors of each source that are one number a position.
+    scale: what the result is multiplied by; skip: what of the value at the target's own place is added to it then (None: 1 and nothing).
+    exchanged: the result has S and not T, so the two stand in each
     other's place, in operands and mask alike. axes: the result's.
     """
 
@@ -60,6 +62,9 @@ class Core:
     tables: tuple[Factor, ...] = ()
     folded: Axes = ()
     exchanged: bool = False
+    weight: tuple[Factor, ...] = ()
+    scale: Expression | None = None
+    skip: Expression | None = None
 
     @property
     def keeps(self) -> bool:
@@ -69,7 +74,8 @@ class Core:
     @property
     def expressions(self) -> tuple[Expression, ...]:
         """Everything that it reads beside the arguments of its mask."""
-        return tuple(factor.value for factor in (*self.query, *self.key, *self.value, *self.tables))
+        beside = () if self.skip is None else (self.skip,)
+        return (*(factor.value for factor in (*self.query, *self.key, *self.value, *self.tables, *self.weight)), *beside)
 
     @property
     def lookups(self) -> tuple[Lookup, ...]:

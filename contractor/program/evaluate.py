@@ -62,8 +62,8 @@ class Reader(Protocol):
         """An operand or a definition by name."""
         ...
 
-    def mixing(self, contract: Contract, /) -> Value | None:
-        """A contraction that finds its operands itself; None leaves it to `contract`."""
+    def mixing(self, expression: Contract | Apply, /) -> Value | None:
+        """A contraction that finds its operands itself, or what stands around one and is made with it; None leaves it to `contract`."""
         ...
 
     def contract(self, contract: Contract, operands: tuple[Value, ...], /) -> Value:
@@ -79,7 +79,7 @@ class Reader(Protocol):
         ...
 
 
-def left(contract: Contract) -> None:
+def left(expression: Contract | Apply) -> None:
     """No contraction finds its operands itself."""
 
 
@@ -94,7 +94,7 @@ class Reading:
     positions: Callable[[Literal["T", "S"]], Tensor]
     real: torch.dtype = torch.float32
     device: torch.device | str = "cpu"
-    mixing: Callable[[Contract], Value | None] = left
+    mixing: Callable[[Contract | Apply], Value | None] = left
 
 
 def evaluate(expression: Expression, reading: Reader) -> Value:
@@ -103,6 +103,9 @@ def evaluate(expression: Expression, reading: Reader) -> Value:
         case Variable():
             return in_order(reading.look(expression.name), expression.axes)
         case Apply():
+            whole = reading.mixing(expression)
+            if whole is not None:
+                return in_order(whole, expression.axes)
             return applied(expression, [argument(one, expression.number, reading) for one in expression.arguments], reading)
         case Constant():
             return number(expression.value)

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from contractor.program.around import Around, around, weighted
 from contractor.program.core import Core, Factor, core, unused
-from contractor.program.expression import POSITIONS, Contract, Expression, Reduce, Variable, children
+from contractor.program.expression import POSITIONS, Contract, Expression, Number, Reduce, Variable, children
 from contractor.program.laws import terms
 from contractor.program.program import Definition, Program
 from contractor.program.traits import arguments
 
-__all__ = ["Core", "Factor", "Mixing", "contracted", "contractions", "mixings", "ordinary", "places"]
+__all__ = ["Core", "Factor", "Mixing", "contracted", "contractions", "cores", "mixings", "ordinary", "places"]
 
 
 @dataclass(frozen=True, slots=True)
 class Mixing:
-    """One masked contraction of a layer: the sum of its cores. `name` is the definition it stands in."""
+    """One masked contraction of a layer: the sum of its cores. `name` is the definition it stands in. whole: the expression of the layer
+    that its kernels give, the contraction itself or what stands around it too."""
 
     name: str
     contract: Contract
     terms: tuple[Core, ...]
+    whole: Expression
 
 
 def mixings(program: Program) -> tuple[Mixing, ...]:
@@ -30,7 +33,23 @@ def mixings(program: Program) -> tuple[Mixing, ...]:
         for contract in contractions(expression):
             if contract.mask is not None and not unmasked(contract) and contract not in found:
                 found[contract] = unused(name, set(found.values()))
-    return tuple(Mixing(name, contract, cores(name, contract)) for contract, name in found.items())
+    values = {one.name: one.value for one in program.definitions if isinstance(one, Definition)}
+    wholes = around(program, tuple(expression for _, expression in places(program)))
+    return tuple(
+        mixing(name, wholes.get(contract, Around(contract, contract)), tuple(weighted(one, values) for one in cores(name, contract)))
+        for contract, name in found.items()
+    )
+
+
+def mixing(name: str, whole: Around, terms: tuple[Core, ...]) -> Mixing:
+    """The mixing whose kernels do what stands around it; a skip needs a single kernel whose value is the very row."""
+    first = terms[0]
+    single = len(terms) == 1 and first.number < Number.COMPLEX and not (first.exchanged or first.batch or first.keeps)
+    rows = [(one.value, one.letters) for one in first.value]
+    if whole.skip is not None and not (single and rows == [(whole.row, ("S", *first.outer))]):
+        return Mixing(name, whole.contract, terms, whole.contract)
+    scaled = tuple(replace(one, scale=whole.scale, skip=whole.skip) for one in terms)
+    return Mixing(name, whole.contract, scaled, whole.expression)
 
 
 def ordinary(program: Program) -> tuple[tuple[str, Contract], ...]:
@@ -87,7 +106,7 @@ def unmasked(contract: Contract) -> bool:
 
 
 def cores(name: str, contract: Contract) -> tuple[Core, ...]:
-    """The mixing as a sum: a contraction distributes over a sum of masks."""
+    """A contraction as it is written, as a sum: it distributes over a sum of masks."""
     assert contract.mask is not None
     parts = terms(contract.mask)
     names = [name] if len(parts) == 1 else [f"{name}.{index + 1}" for index in range(len(parts))]

@@ -8,7 +8,7 @@ one has not, or a transition is so near 0 that its gradient needs care, the gene
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from contractor.plan.problem import Problem
 from contractor.program.core import Core, Factor
-from contractor.program.expression import Axes, Expression, Number, Relabel, Variable
+from contractor.program.expression import Axes, Constant, Expression, Number, Relabel, Variable
 from contractor.program.program import Program
 from contractor.program.values import Value
 from contractor.run.gates import any_below, gradient_limit
@@ -101,6 +101,7 @@ def direct(core: Core, task: Task, problem: Problem) -> Direct | None:
         return None
     sides = (("query", core.query, "T", core.inner), ("key", core.key, "S", core.inner), ("value", core.value, "S", core.outer))
     found = [side(task, problem.program, *one) for one in sides]
+    found += beside(core, task, problem.program)
     found += [crossed(core, task, problem.program, step) for step in crossings(core, problem.program) if isinstance(step, Crossing)]
     buffers = tuple(buffer for buffer in found if buffer is not None)
     axes = ("S" if core.exchanged else "T", *core.outer)
@@ -126,6 +127,23 @@ def side(task: Task, program: Program, name: str, factors: tuple[Factor, ...], p
     if others or not features or first.letters != (position, *features):
         return None
     return Buffer(name, shape, dtype, first.value, operand_of(program, first.value, "input"))
+
+
+def beside(core: Core, task: Task, program: Program) -> Iterator[Buffer | None]:
+    """The weight of each source, if it is one value, and what skips past."""
+    shape = task.dimensions
+    exact = torch.promote_types(getattr(torch, task.dtype), torch.float32)
+    if core.weight:
+        value = core.weight[0].value
+        size = (shape.B, shape.T, heads_of(task, "weight"))
+        yield Buffer("weight", size, exact, value, operand_of(program, value, "input")) if len(core.weight) == 1 else None
+    if core.skip is not None:
+        heads = (heads_of(task, "skip"),)
+        yield (
+            None
+            if isinstance(core.skip, Constant)
+            else Buffer("skip", heads, exact, core.skip, operand_of(program, core.skip, "param"), True)
+        )
 
 
 def crossed(core: Core, task: Task, program: Program, crossing: Crossing) -> Buffer | None:

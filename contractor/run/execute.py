@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Literal
 
 import torch
@@ -22,6 +22,7 @@ from contractor.plan.problem import BYTES
 from contractor.run.build import module
 from contractor.run.choices import preferred
 from contractor.run.descriptor import described
+from contractor.run.outside import around, own_scores, skipped
 from contractor.schedules.parts.flow import SPAN, gate_kernel
 from contractor.schedules.parts.form import ROLES, Gate, Task
 from contractor.schedules.parts.tilings import ROWS
@@ -90,8 +91,7 @@ def widened(task: Task, tensors: Tensors) -> tuple[Task, Tensors]:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """One launch, built: the function of its text, the names of its arguments in order, its buffers that are reached through host
-    descriptors with their blocks, how many programs run."""
+    """One launch, built: the function of its text, the names of its arguments in order, the blocks of its descriptors, its programs."""
 
     function: Any
     names: tuple[str, ...]
@@ -112,7 +112,13 @@ class Ready:
 
 
 def run(schedule: str, machine: Machine, backend: Backend, task: Task, tensors: Tensors, dtype: torch.dtype) -> Tensors:
-    """One task by one schedule. A dimension of size 0 gives zeros, or nothing, without a launch."""
+    """One task by one schedule."""
+    own = SCHEDULES[schedule]
+    return around(partial(inside, schedule, machine, backend), task, tensors, dtype, own.fuses, own.flows)
+
+
+def inside(schedule: str, machine: Machine, backend: Backend, task: Task, tensors: Tensors, dtype: torch.dtype) -> Tensors:
+    """What its kernels do of it. A dimension of size 0 gives zeros, or nothing, without a launch."""
     shape = task.dimensions
     if 0 in (shape.B, shape.T, shape.H, shape.N, shape.P):
         return nothing(task, tensors, dtype)
@@ -125,7 +131,11 @@ def run(schedule: str, machine: Machine, backend: Backend, task: Task, tensors: 
 def nothing(task: Task, tensors: Tensors, dtype: torch.dtype) -> Tensors:
     """The outputs where there is nothing to compute: a state stays as it is."""
     shape, device = task.dimensions, tensors["value"].device
-    found = {"result": torch.zeros(shape.B, shape.T, shape.H, shape.P, dtype=dtype, device=device)}
+    found = {"result": torch.zeros(shape.B, shape.T, shape.H, shape.P, dtype=dtype, device=device) * task.scale}
+    if task.form.skip:
+        found["result"] = skipped(found["result"], tensors).to(dtype)
+    if task.form.own:
+        found["own"] = own_scores(tensors["query"], tensors["key"], shape.H)
     if task.form.final and not task.form.pooled:
         empty = torch.zeros(shape.streams, shape.H, shape.N, shape.P, dtype=exact(tensors), device=device)
         found["final"] = tensors.get("initial", empty).clone()
@@ -182,7 +192,8 @@ def halved(schedule: str, machine: Machine, backend: Backend, task: Task, tensor
     wide = torch.promote_types(dtype, torch.float32)
     halves: list[Tensors] = []
     for part in (slice(0, width // 2), slice(width // 2, width)):
-        narrow = replace(task, dimensions=replace(task.dimensions, N=part.stop - part.start))
+        form = replace(task.form, skip=task.form.skip and not halves)
+        narrow = replace(task, form=form, dimensions=replace(task.dimensions, N=part.stop - part.start))
         cut = {name: tensor[..., part] if name in HALVES else tensor for name, tensor in tensors.items()}
         cut |= {name: tensors[name][..., part, :] for name in STATES if name in tensors}
         for gate in task.form.gates:
@@ -198,8 +209,7 @@ def halved(schedule: str, machine: Machine, backend: Backend, task: Task, tensor
     return joined | {"result": joined["result"].to(dtype)}
 
 
-STATES = ("initial", "final", "states", "pool")
-POOL = "pool"  # updated in place
+STATES, POOL = ("initial", "final", "states", "pool"), "pool"  # the last is updated in place
 
 
 # ---- what is ready --------------------------------------------------------------------------------------------------------------
@@ -218,7 +228,7 @@ def ready(schedule: str, machine: Machine, backend: Backend, task: Task) -> Read
 
 def at_tiling(schedule: str, task: Task, tiling: Tiling, backend: Backend) -> Ready:
     """The routine of a task at a tiling."""
-    return started(routine_of(SCHEDULES[schedule], task, tiling), backend, tuple({**sizes_of(task, tiling), "scale": 1.0}.items()))
+    return started(routine_of(SCHEDULES[schedule], task, tiling), backend, tuple({**sizes_of(task, tiling), "scale": task.scale}.items()))
 
 
 def started(routine: Routine, backend: Backend, sizes: tuple[tuple[str, Any], ...]) -> Ready:
@@ -250,7 +260,7 @@ def function_of(kernel: Kernel, backend: Backend) -> Callable[..., Any]:
 def ready_gate(task: Task, gate: Gate, meets: tuple[int, ...], backend: Backend) -> Ready:
     """The last step of a gate's gradient. meets: the shape of that tensor."""
     spans, _, blocks = meets
-    sizes = {**task.dimensions.mapping, "CHUNK": ROWS, "SPAN": SPAN, "SPANS": spans, "COLUMN_BLOCKS": blocks}
+    sizes = {**task.dimensions.mapping, "scale": task.scale, "CHUNK": ROWS, "SPAN": SPAN, "SPANS": spans, "COLUMN_BLOCKS": blocks}
     kernel = gate_kernel(task.form, gate, Layout(clamped=BYTES[task.dtype] == 2))
     return started(Routine((Launch(kernel, stages=1),)), backend, tuple(sizes.items()))
 

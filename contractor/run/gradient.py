@@ -14,6 +14,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from contractor.run.outside import by_row
 from contractor.schedules.parts.factors import CLOSED, LOG2E
 from contractor.schedules.parts.flow import HALVES
 from contractor.schedules.parts.form import DKEY, DQUERY, DVALUE, ROLES, Flow, Gate, Task, permuted
@@ -58,8 +59,8 @@ def gradients(task: Task, tensors: Tensors, outputs: Tensors, arrived: Arrived, 
     """The gradients of the wanted buffers: of query, key, value, the initial state, and gates of a form whose gates differ over one side
     at most. outputs: what the forward gave."""
     gates = tuple(gate for gate in task.form.gates if gate.name in wanted)
-    shape = task.dimensions
-    fused = bool(gates) and shape.P > 1 and 0 not in (shape.B, shape.T, shape.H, shape.N) and passes.flows(task)
+    shape, rows = task.dimensions, bool(gates) or "weight" in wanted
+    fused = rows and shape.P > 1 and 0 not in (shape.B, shape.T, shape.H, shape.N) and passes.flows(task)
     if fused:
         found = fused_passes(task, tensors, arrived, wanted, passes)
     else:
@@ -71,13 +72,17 @@ def gradients(task: Task, tensors: Tensors, outputs: Tensors, arrived: Arrived, 
         else:
             whole = by_suffix(task, gate, tensors, found, outputs, arrived, passes.kernel)
         found[gate.name] = laid_out(gate, tensors[gate.name], whole)
-    return {name: summed_over_groups(one, tensors[name]) if name in ROLES else one for name, one in found.items() if name in wanted}
+    return {name: summed_over_groups(one, tensors[name]) if name in SUMMED else one for name, one in found.items() if name in wanted}
+
+
+SUMMED = (*ROLES, "weight", "skip")
 
 
 def summed_over_groups(gradient: Tensor, operand: Tensor) -> Tensor:
-    """[B, T, H, D] → [B, T, operand's heads, D]: the heads of a group read one operand."""
-    heads = operand.shape[2]
-    grouped = gradient if gradient.shape[2] == heads else gradient.unflatten(2, (heads, -1)).sum(3)
+    """[B, T, H, …] → [B, T, operand's heads, …], or [H] → [heads]: the heads of a group read one operand."""
+    place = 2 if operand.dim() > 1 else 0
+    heads = operand.shape[place]
+    grouped = gradient if gradient.shape[place] == heads else gradient.unflatten(place, (heads, -1)).sum(place + 1)
     return grouped.to(operand.dtype)
 
 
@@ -95,23 +100,27 @@ def laid_out(gate: Gate, tensor: Tensor, whole: Tensor) -> Tensor:
 
 PASSES = {"query": DQUERY, "key": DKEY, "value": DVALUE}
 FLOWS: tuple[tuple[str, Flow], ...] = (("query", "target"), ("key", "source"), ("value", ""))
+WEIGHTS: tuple[tuple[str, Flow], ...] = (("query", ""), ("key", "weight"), ("value", ""))
 
 
 def backward_pass(
     name: str, task: Task, tensors: Tensors, arrived: Arrived, wanted: frozenset[str], flow: Flow = ""
 ) -> tuple[Task, Tensors]:
     """The pass that makes a role's gradient, and its tensors. States are [.., N, P] of the pass, so those of the first two are
-    transposed. Where a gradient arrives through the final state, the target's pass walks to its sequence's very end too: its state is
-    met there."""
+    transposed; no state is scaled as the result is, so the gradient of one comes in as much larger. Where a gradient arrives through the
+    final state, the target's pass walks to its sequence's very end too: its state is met there."""
     turned = permuted(task, PASSES[name])
     operands = {**{role: tensors[role] for role in ROLES}, "result": arrived.result.to(tensors["value"].dtype)}
     inputs = {role: operands[source] for role, source in PASSES[name].items()}
     inputs |= {other: tensor for other, tensor in tensors.items() if other not in (*ROLES, "initial")}
     state = tensors.get("initial") if name == "query" else arrived.final
+    if state is not None and name != "query" and task.scale != 1.0:
+        state = state / task.scale
     if state is not None:
         inputs["initial"] = state if name == "value" else state.mT
     handed = "initial" in wanted if name == "value" else flow == "target" and arrived.final is not None
-    form = replace(turned.form, initial=state is not None, final=handed, flow=flow)
+    own = name == "query" and "skip" in wanted
+    form = replace(turned.form, initial=state is not None, final=handed, flow=flow, own=own)
     return replace(turned, form=form), inputs
 
 
@@ -124,37 +133,52 @@ def plain_passes(task: Task, tensors: Tensors, arrived: Arrived, wanted: frozens
     found: Tensors = {}
     for name, side in (("query", "n"), ("key", "n"), ("value", "p")):
         turned, inputs = backward_pass(name, task, tensors, arrived, wanted)
-        if side not in sides and name not in wanted and not turned.form.final:
+        weights = name == "key" and "weight" in wanted
+        if side not in sides and name not in wanted and not (turned.form.final or turned.form.own or weights):
             continue
-        apart = side not in sides and name == "query" and task.dimensions.P == 1
+        if weights:
+            turned = replace(turned, form=replace(turned.form, weight=""))
+        apart = side not in sides and name == "query" and task.dimensions.P == 1 and not turned.form.own
         if apart:
             inputs["query"] = torch.ones_like(inputs["query"])
-        outputs = run(replace(turned, careful=side in sides), inputs, exact if side in sides else tensors[name].dtype)
+        outputs = run(replace(turned, careful=side in sides), inputs, exact if side in sides or weights else tensors[name].dtype)
         found[name] = arrived.result * outputs["result"] if apart else outputs["result"]
-        if turned.form.final:
-            found["initial"] = outputs["final"]
+        if weights:
+            found["weight"] = paired(tensors[name], outputs["result"], summed=True)
+            found[name] = by_row(outputs["result"], tensors["weight"])
+        found |= beside(task, turned, outputs)
     return found
+
+
+def beside(task: Task, turned: Task, outputs: Tensors) -> Tensors:
+    """What a pass gives beside a role's gradient and the halves of gates': the gradient of the initial state, of a skip."""
+    found = {"initial": outputs["final"] * task.scale} if turned.form.final and not turned.form.flow else {}
+    return found | ({"skip": outputs["own"].sum((0, 2, 3))} if turned.form.own else {})
 
 
 def fused_passes(task: Task, tensors: Tensors, arrived: Arrived, wanted: frozenset[str], passes: Passes) -> Tensors:
     """The passes, two of which make the halves of the gates' gradients: with what passes through the state in two parts where a gate's
-    gradient goes on to a parameter, as its sum over all positions would show what their rounding has in common."""
-    careful = any(gate.shared for gate in task.form.gates if gate.name in wanted)
+    gradient goes on to a parameter, as its sum over all positions would show what their rounding has in common. Without such gates the
+    key's pass alone makes the gradient of weights."""
+    gates = [gate for gate in task.form.gates if gate.name in wanted]
+    careful = any(gate.shared for gate in gates)
     found: Tensors = {}
     states: Tensors = {}
-    for name, flow in FLOWS:
+    for name, flow in FLOWS if gates else WEIGHTS:
         turned, inputs = backward_pass(name, task, tensors, arrived, wanted, flow)
-        if not flow and name not in wanted and not turned.form.final:
+        if not flow and name not in wanted and not (turned.form.final or turned.form.own):
             continue
         if flow:
             turned = replace(with_operand(turned, task, name), careful=careful)
             inputs |= {"operand": tensors[name]} | states
         outputs = passes.kernel(turned, inputs, tensors[name].dtype)
         found[name] = outputs["result"]
-        found |= {"initial": outputs["final"]} if turned.form.final and not flow else {}
+        found |= beside(task, turned, outputs)
         found |= {f"{flow}_{part}": outputs[part] for part in ("crossing", "pairs") if flow}
         found |= {"meets": outputs["meets"]} if flow == "source" else {}
         states = {"states": outputs["states"]} if flow == "target" else {}
+        if name == "key" and "weight" in wanted:
+            found["weight"] = (outputs["crossing"] + outputs["pairs"]).sum(2).transpose(1, 2) * task.scale
     return found
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from contractor.plan.problem import Problem
 from contractor.program.dense import Grid, dense_mask
 from contractor.program.evaluate import evaluate
-from contractor.program.expression import Contract, Expression, Number, Reduce, Variable
+from contractor.program.expression import Apply, Contract, Expression, Number, Reduce, Variable
 from contractor.program.mixing import Core, Mixing, contractions, mixings, places
 from contractor.program.program import Definition, Operand
 from contractor.program.reduce import masked_softmax
@@ -35,9 +35,9 @@ Order = Callable[[Contract], Path]
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What every call at the same sizes shares: each mixing and each order of an ordinary contraction by the identity of its node, each
-    core's task, how it is evaluated, and its direct route if it has one by the core's name; sizes, operands and definitions by name.
-    real: the dtype of reals that come of integers, float32 at least.
+    """What every call at the same sizes shares: each mixing by the identity of the node that its kernels give, each order of an ordinary
+    contraction by that of its node, each core's task, how it is evaluated, and its direct route if it has one by the core's name; sizes,
+    operands and definitions by name. real: the dtype of reals that come of integers, float32 at least.
     alone: the core whose result, as the kernel gives it, is the layer's only output, if there is such a one."""
 
     problem: Problem
@@ -57,7 +57,9 @@ def prepare(problem: Problem, choose: Choose, order: Order) -> Prepared:
     """Prepares a problem. Raises RefusedError if a core has no order of evaluation."""
     program = problem.program
     found = mixings(program)
-    known = {mixing.contract: mixing for mixing in found}
+    known = {id(mixing.whole): mixing for mixing in found}
+    masked = {mixing.contract for mixing in found}
+    own = {mixing.contract: mixing for mixing in found if mixing.whole == mixing.contract}  # which may be written more than once
     cores = [core for mixing in found for core in mixing.terms]
     written = [expression for _, expression in places(program)] + [value for core in cores for value in core.expressions]
     nodes = [node for expression in written for node in contractions(expression)]
@@ -67,8 +69,8 @@ def prepare(problem: Problem, choose: Choose, order: Order) -> Prepared:
     definitions = {one.name: one for one in program.definitions if isinstance(one, Definition)}
     return Prepared(
         problem,
-        {id(node): known[node] for node in nodes if node in known},
-        {id(node): order(node) for node in nodes if node not in known},
+        known | {id(node): own[node] for node in nodes if node in own},
+        {id(node): order(node) for node in nodes if node not in masked},
         tasks,
         {core.name: choose(core) for core in cores},
         directs,
@@ -81,15 +83,15 @@ def prepare(problem: Problem, choose: Choose, order: Order) -> Prepared:
 
 
 def alone(
-    outputs: tuple[Expression, ...], definitions: dict[str, Definition], known: dict[Contract, Mixing], directs: dict[str, Direct]
+    outputs: tuple[Expression, ...], definitions: dict[str, Definition], known: dict[int, Mixing], directs: dict[str, Direct]
 ) -> Core | None:
     """The core whose result is the layer's only output as it is returned, [B, position, heads, feature]."""
     value = outputs[0]
     while isinstance(value, Variable) and value.name in definitions and value.axes == definitions[value.name].value.axes:
         value = definitions[value.name].value
-    if len(outputs) > 1 or not isinstance(value, Contract) or value not in known or len(known[value].terms) > 1:
+    if len(outputs) > 1 or id(value) not in known or len(known[id(value)].terms) > 1:
         return None
-    core = known[value].terms[0]
+    core = known[id(value)].terms[0]
     return core if core.name in directs and directs[core.name].axes == value.axes and len(value.axes) == 2 else None
 
 
@@ -176,16 +178,16 @@ class Call:
         """An ordinary contraction, pair by pair."""
         return pairwise(contract, operands, self.prepared.paths[id(contract)])
 
-    def mixing(self, contract: Contract) -> Value | None:
-        """A mixing by the plan."""
-        mixing = self.prepared.mixings.get(id(contract))
+    def mixing(self, expression: Contract | Apply) -> Value | None:
+        """A mixing by the plan, with what its kernels do around it."""
+        mixing = self.prepared.mixings.get(id(expression))
         if mixing is None:
             return None
         first, *rest = (self.mixed(core) for core in mixing.terms)
         total = first.tensor
         for value in rest:
             total = total + value.tensor
-        return broadcast(Value(total, first.axes), contract.axes, self.sizes, self.device)
+        return broadcast(Value(total, first.axes), expression.axes, self.sizes, self.device)
 
     def mixed(self, core: Core) -> Value:
         """One core of a mixing."""

@@ -18,7 +18,7 @@ from contractor.program.expression import Axes
 from contractor.program.place import S, T
 from contractor.program.values import Value
 from contractor.run.complex import as_complex, as_query, side_by_side, units
-from contractor.run.frame import Frame, laid_out, multiplied, padded, side
+from contractor.run.frame import Frame, aligned, laid_out, multiplied, padded, side
 from contractor.run.gates import Sides, gate_tensor, matrix_tensors, nearly_zero, turned
 from contractor.run.tables import argument_tensors, table_tensors
 from contractor.schedules.parts.form import Matrix, Task
@@ -57,7 +57,7 @@ def normal(frame: Frame, task: Task) -> Normal:
         else:
             assert isinstance(step, Matrix)
             gates |= matrix_tensors(frame, crossing, step)
-    tensors = {**operand_tensors(frame, sides), **gates, **table_tensors(frame, task), **argument_tensors(frame, task)}
+    tensors = {**operand_tensors(frame, sides), **beside(frame), **gates, **table_tensors(frame, task), **argument_tensors(frame, task)}
     flipped = core.term.mirrored
     if flipped:
         tensors = {name: mirrored(tensor, name, task) for name, tensor in tensors.items()}
@@ -82,7 +82,7 @@ def fixed_buffers(task: Task) -> frozenset[str]:
     """The buffers without positions."""
     steps = {step.name for step in task.form.steps if step.fixed}
     arguments = {argument.name for argument in task.form.arguments if not argument.held}
-    return frozenset(steps | {table.name for table in task.form.tables} | arguments)
+    return frozenset(steps | {table.name for table in task.form.tables} | arguments | {"skip"})
 
 
 # ---- operands and result ----------------------------------------------------------------------------------------------------
@@ -112,6 +112,17 @@ def operand_tensors(frame: Frame, sides: Sides) -> dict[str, Tensor]:
     if outer:
         value = side_by_side(value)
     return {"query": query.contiguous(), "key": key.contiguous(), "value": value.contiguous()}
+
+
+def beside(frame: Frame) -> dict[str, Tensor]:
+    """The weights of sources [B, T, heads], and what skips past [heads]."""
+    core, found = frame.core, dict[str, Tensor]()
+    if core.weight:
+        exact = replace(frame, dtype=frame.exact)
+        found["weight"] = laid_out(frame, side(exact, core.weight, "S", ()), 0, ()).contiguous()
+    if core.skip is not None:
+        found["skip"] = aligned(frame, core.skip, (), ())[0].to(frame.exact)
+    return found
 
 
 def with_heads(task: Task, tensors: dict[str, Tensor]) -> Task:

@@ -79,15 +79,19 @@ def entry(choice: Choice, core: Core, found: Plan, clash: set[str], alone: bool)
     )
     mixing = next(one for one in mixings(program) if core in one.terms)
     wanted = task(core, found.problem)
+    fuses = SCHEDULES[chosen(choice).schedule].fuses
+    if not fuses:  # its kernels take the products
+        core = replace(core, value=(*core.weight, *core.value), weight=())
     told = (*arguments(core, program, wanted.form), *BESIDE)
     prefix = "" if alone else f"{name.upper()}_"
     return Entry(
         f"{program.name}_{name}",
         Routine(launches, own.scratch),
-        tuple(says(mixing, core, found.problem)),
+        tuple(says(mixing, core, found.problem, fuses)),
         told,
         prefix,
         wide=wanted.dimensions.P == 1,
+        scale=wanted.scale,
     )
 
 
@@ -102,10 +106,12 @@ BESIDE = (
 )
 
 
-def says(mixing: Mixing, core: Core, problem: Problem) -> Iterator[str]:
+def says(mixing: Mixing, core: Core, problem: Problem, fuses: bool) -> Iterator[str]:
     """What a function returns, in the layer's own words."""
     part = "" if len(mixing.terms) == 1 else f", the part {core.name} of it"
     yield f"{mixing.name} = {expression_text(mixing.contract)}{part}."
+    if mixing.whole is not mixing.contract and (fuses or core.skip is None):
+        yield f"Returned: {expression_text(mixing.whole)}."
     if core.term.coefficient:
         yield f"To be multiplied by {' · '.join(expression_text(one) for one in core.term.coefficient)}."
     if core.term.mirrored:
@@ -131,6 +137,8 @@ def arguments(core: Core, program: Program, form: Form) -> Arguments:
     yield "query", product(core.query) + parts * inner
     yield "key", product(core.key) + parts * inner
     yield "value", product(core.value) + parts * outer
+    yield "weight", f"of each source: {product(core.weight)}"
+    yield "skip", "" if core.skip is None else f"of the target's own value: {expression_text(core.skip)}"
     for number, step in enumerate(crossings(core, program)):
         name = form.steps[number].name
         match step:

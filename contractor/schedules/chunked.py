@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from contractor.plan.machine import Machine
 from contractor.plan.plan import Tiling
-from contractor.schedules.parts.chunk import Place, advance, carry_in, give_out, placed, weigh
+from contractor.schedules.parts.chunk import Place, advance, carry_in, give_out, placed, score, weigh
 from contractor.schedules.parts.ends import entering, leaving, segment, store_segment, walked_before
-from contractor.schedules.parts.flow import leave_crossing, leave_pairs, leave_state, meet_state, operand_tile
+from contractor.schedules.parts.flow import leave_crossing, leave_own, leave_pairs, leave_state, meet_state, operand_tile
 from contractor.schedules.parts.form import Form, Task
 from contractor.schedules.parts.sums import sums_kernels
 from contractor.schedules.parts.tilings import fitting, segmented, summed, tiling
@@ -23,7 +23,7 @@ from contractor.tile.expression import Tile
 from contractor.tile.kernel import Kernel
 from contractor.tile.ops import Expr, cdiv, least, select, size
 
-SAYS = "result[t, p] = scale · Σ over s and n of L[t, s] · query[t, n] · key[s, n] · value[s, p]"
+SAYS = "result[t, p] = {}scale · Σ over s and n of L[t, s] · query[t, n] · key[s, n] · {}value[s, p]{}"
 SEGMENT_SAYS = "what each segment adds to the state: Σ over its s of L[segment end, s] · key[s, n] · value[s, p]"
 SCALARS = ("scale", "T", "B", "SEQUENCES")
 
@@ -35,6 +35,7 @@ class Chunked:
     careful = True
     stepwise = False
     flows = True
+    fuses = True
 
     def refusal(self, form: Form) -> str:
         """Every transition must be one number for the whole state, and entries must be nothing else."""
@@ -73,17 +74,23 @@ class Chunked:
 
 def kernel(form: Form, layout: Layout) -> Kernel:
     """The one-pass kernel."""
-    k = Builder("chunked", SAYS, sizes(layout), scalars=SCALARS)
+    k = Builder("chunked", says(form), sizes(layout), scalars=SCALARS)
     c = placed(k, form, layout)
     state = entering(k, form, layout, c.w, c.n, c.p)
     first, count = segment(k, form, layout, c.w)
-    if form.flow:
+    if form.spanned:
         spans(c, first, count, state)
     else:
         with k.loop("step", count) as step:
             one_chunk(c, numbered(k, form, first, count, step, "chunk"), state)
     leaving(k, form, layout, c.w, c.n, c.p, state)
     return k.done()
+
+
+def says(form: Form) -> str:
+    """The formula of a form."""
+    target, source = ("weight[t] · " * (form.weight == "target"), "weight[s] · " * (form.weight == "source"))
+    return SAYS.format(target, source, " + skip · value[t, p]" * form.skip)
 
 
 def numbered(k: Builder, form: Form, first: Expr | None, count: Expr, step: Expr, name: str) -> Expr:
@@ -117,7 +124,10 @@ def one_chunk(c: Place, chunk: Expr, state: Tile) -> None:
     operand = operand_tile(k, c.layout, c.w, here.span("t"), c.p) if c.form.flow else None
     query, key, value = c.tile("query", "t", here), c.tile("key", "s", here), c.tile("value", "s", here)
     fades = c.factors(here)
-    weights = weigh(c, query, key, fades)
+    scores = score(c, query, key)
+    if c.form.own:
+        leave_own(k, c.w, here.span("t"), c.lane, scores)
+    weights = weigh(c, scores, fades)
     if operand is not None:
         leave_pairs(k, c.layout, c.w, here.span("t"), operand, value, weights)
     carried = carry_in(c, query, fades, state)

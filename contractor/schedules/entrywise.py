@@ -30,6 +30,7 @@ class Entrywise:
     careful = False
     stepwise = True
     flows = False
+    fuses = False
 
     def refusal(self, form: Form) -> str:
         """There must be transitions to follow."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from contractor.plan.machine import Machine
 from contractor.plan.plan import Tiling
+from contractor.schedules.parts.beside import skip_of, weight_of
 from contractor.schedules.parts.factors import NEVER, Spans, exponents, gate_points, rates
 from contractor.schedules.parts.form import Form, Task
 from contractor.schedules.parts.support import bounds, directed, supported, visible
@@ -31,6 +32,7 @@ class Quadratic:
     careful = False
     stepwise = False
     flows = False
+    fuses = True
 
     def refusal(self, form: Form) -> str:
         """Entries must be numbers for each query channel or each value channel."""
@@ -90,8 +92,15 @@ def kernel(form: Form, layout: Layout) -> Kernel:
         gated(block)
     else:
         plain(block)
+    given = block.out * size("scale", ACC)
+    if form.weight == "target":
+        given = given * weight_of(k, w, targets, "t")
+    if form.skip:
+        source, head = table(k, w, "value", "P", via=layout.via)
+        own_value = k.load("skip_tile", source, w.batch, targets.span("t"), head, spans["p"])
+        given = given + skip_of(k, w) * cast(own_value, ACC)
     target, head = table(k, w, "result", "P", via=layout.via)
-    k.store(target, w.batch, targets.span("t"), head, spans["p"], value=cast(k.let("scaled", block.out * size("scale", ACC)), target.name))
+    k.store(target, w.batch, targets.span("t"), head, spans["p"], value=cast(k.let("scaled", given), target.name))
     return k.done()
 
 
@@ -172,10 +181,10 @@ def own(b: Block, within: Expr, key: Expr, value: Expr) -> None:
 
 
 def entrywise(b: Block, scores: Expr, source: Rows, prefix: str) -> Expr:
-    """The scores times the entrywise factors."""
+    """The scores times the entrywise factors and the sources' weights."""
     for table_form in b.form.tables:
         scores = scores * looked_up(b.k, b.form, b.w, table_form, b.targets, source, prefix)
-    return scores
+    return scores * weight_of(b.k, b.w, source, "s", prefix) if b.form.weight == "source" else scores
 
 
 def apart(b: Block, since: Expr, leave: Expr, source: Rows) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from contractor.plan.machine import Machine
 from contractor.plan.plan import Tiling
+from contractor.schedules.parts.beside import skip_of
 from contractor.schedules.parts.ends import entering, leaving
 from contractor.schedules.parts.factors import LOG2E
 from contractor.schedules.parts.form import Form, Gate, Matrix, Task
@@ -31,6 +32,7 @@ class Recurrent:
     careful = True
     stepwise = True
     flows = False
+    fuses = True
 
     def refusal(self, form: Form) -> str:
         """The mask's entries must be products of transitions, on a support that states can follow by turns and by blocks."""
@@ -75,22 +77,25 @@ def kernel(form: Form, layout: Layout) -> Kernel:
     k = Builder("recurrent", SAYS, axes, scalars=("scale", "T", "B", "SEQUENCES"))
     w = walk(k, form, layout)
     n, p, m = inner(k, layout), outer(k, layout, w), columns(k, form, layout)
+    share = skip_of(k, w) if form.skip else None
     state = states(k, form) if turns(form) not in (None, Turns()) else entering(k, form, layout, w, n, p)
     with k.loop("step", w.length) as step:
         along = w.length - 1 - step if form.future else step
         place = cast(along, I64) if w.begin is None else k.let("place", cast(along, I64))
         position = k.let("position", place if w.begin is None else w.begin + place)
         here = Step(k, w, n, p, m, position)
-        query = vector(here, "query", n)
-        update = k.let("update", vector(here, "key", n) * vector(here, "value", p))
+        query, key, value = vector(here, "query", n), vector(here, "key", n), vector(here, "value", p)
+        weight = row_weight(here) if form.weight else 1.0
+        update = k.let("update", key * value * (weight if form.weight == "source" else 1.0))
         now = turn(k, form, position if w.begin is None else place)
         kept = now.begun(state)
         past = None if form.future else entered(here, form, kept)
         before = now.mine(kept if past is None else past)
         current = before if form.strict else k.let("current", before + update)
         result = k.let("out", total(query * current, "n"))
+        given = result * size("scale", ACC) * (weight if form.weight == "target" else 1.0)
         target, head = table(k, w, "result", "P")
-        k.store(target, w.batch, position, head, p, value=cast(result * size("scale", ACC), target.name))
+        k.store(target, w.batch, position, head, p, value=cast(given if share is None else given + share * value, target.name))
         k.update(
             state, left(here, form, kept, now.spread(update)) if past is None else passed(here, form, kept, past, current, now, update)
         )
@@ -149,6 +154,12 @@ def vector(here: Step, name: str, span: Span, prefix: str = "") -> Expr:
     """One position of an operand, in the accumulators' precision."""
     source, head = table(here.k, here.w, name, span.axis.upper())
     return cast(here.k.load(f"{prefix}{name}_row", source, here.w.batch, here.position, head, span), ACC)
+
+
+def row_weight(here: Step) -> Expr:
+    """What the position's row is multiplied by."""
+    source, head = table(here.k, here.w, "weight", dtype=ACC)
+    return here.k.load("weight_row", source, here.w.batch, here.position, head)
 
 
 def crossed(here: Step, steps: list[Gate | Matrix], state: Expr, prefix: str = "") -> Expr:

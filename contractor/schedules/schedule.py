@@ -29,11 +29,13 @@ from contractor.tile.shared import element_width
 
 class Schedule(Protocol):
     """One order of evaluation. One instance stands in the register. careful: its kernels can do a careful task on 16-bit operands; else
-    they are widened first. flows: its passes make the gradient of scalar gates on their way (`parts.flow`)."""
+    they are widened first. flows: its passes make the gradient of scalar gates on their way (`parts.flow`). fuses: its kernels multiply by
+    weights and add what skips past; else both are done around them."""
 
     name: str
     careful: bool
     flows: bool
+    fuses: bool
     stepwise: bool  # it crosses one position after the other, so it takes transitions by value
 
     def refusal(self, form: Form) -> str:
@@ -158,7 +160,7 @@ def sizes_of(wanted: Task, tiling: Tiling) -> dict[str, int]:
 
 def span_sizes(wanted: Task, tiling: Tiling) -> dict[str, int]:
     """How many spans all sequences have together, where a gate's gradient is made in spans."""
-    if not wanted.form.flow:
+    if not wanted.form.spanned:
         return {}
     shape, long = wanted.dimensions, tiling["SPAN"]
     return {"SPANS": shape.T // long + shape.sequences if wanted.form.packed else shape.B * -(-shape.T // long)}

@@ -158,7 +158,7 @@ def test_plan_source_and_explain_need_no_tensors() -> None:
     sizes: dict[str, Any] = {"B": 4, "T": 4096, "H": 32, "N": 128, "P": 128, "dtype": "bfloat16"}
     table = str(RETENTION.plan(machine="h200", **sizes))
     assert table.splitlines()[0] == "retention  B=4 T=4096 S=4096 H=32 N=128 P=128 bfloat16  on h200"
-    assert "def retention_Y(query, key, value, gate, scale=1.0):" in RETENTION.source(machine="h200", **sizes)
+    assert "def retention_Y(query, key, value, gate, scale=0.08838834764831843):" in RETENTION.source(machine="h200", **sizes)
     assert "@triton.jit" not in RETENTION.source(machine="cpu", **sizes)
     explained = RETENTION.explain(machine="h200", **sizes)
     assert table in explained and "layer retention" in explained and "@triton.jit" in explained

@@ -229,8 +229,32 @@ def drawn(rng: random.Random, matrix: bool = False) -> Layer:
     layer.declare("V", "SP", real_or_complex(layer, 0.1), heads=layer.heads)
     key = "SM" if matrix else "SN"
     layer.definitions = [f"L [T, S{''.join(', ' + axis for axis in extra)}] = {text}"]
-    layer.definitions.append(f"Y [T, P] = contract(TN, {key}, SP, TS{extra} -> TP)(Q, K, V, L)")
+    key_text, value_text = weighted(layer, "K"), weighted(layer, "V")
+    layer.definitions.append(f"Y [T, P] = contract(TN, {key}, SP, TS{extra} -> TP)(Q, {key_text}, {value_text}, L)")
+    layer.output = around(layer)
     return layer
+
+
+def weighted(layer: Layer, name: str) -> str:
+    """An operand, now and then times one number a source, sometimes under a name of its own."""
+    if layer.rng.random() < 0.6:
+        return name
+    product = f"{layer.declare(f'x{len(layer.declared)}', 'S', role='input')} * {name}"
+    if name == "K" or layer.rng.random() < 0.5:
+        return product
+    layer.definitions.append(f"weighted_V [S, P] = {product}")
+    return "weighted_V"
+
+
+def around(layer: Layer) -> str:
+    """The output: the contraction, now and then at another scale and with its value's own row."""
+    rng = layer.rng
+    text = rng.choice(("Y", "Y", "Y * rsqrt(N + 1)", "-0.5 * Y / sqrt(N)", "Y / 3"))
+    if layer.sizes["T"] != layer.sizes["S"] or rng.random() < 0.5:
+        return text
+    layer.square = True
+    share = rng.choice(("", f"{layer.declare(f'x{len(layer.declared)}', '', role='param')} * "))
+    return rng.choice((f"{text} + {share}V[T, P]", f"{share}V[T, P] + {text}"))
 
 
 def redrawn_apart(layer: Layer, rng: random.Random) -> Layer:

@@ -14,7 +14,7 @@ from contractor.plan.problem import Problem
 from contractor.program.expression import Apply, Axes, Constant, Contract, Expression, Number, Relabel, Size, Variable, children
 from contractor.program.functions import ELEMENTWISE
 from contractor.program.masks.mask import Fade, Law
-from contractor.program.mixing import Core, Factor, Mixing, mixings
+from contractor.program.mixing import Core, Factor, Mixing, cores, mixings
 from contractor.program.place import behind
 from contractor.program.program import Definition, Program
 
@@ -80,7 +80,7 @@ def of_mixing(problem: Problem, main: Mixing) -> Structure | str:
     """The contraction's operands by their roles."""
     if len(main.terms) != 1:
         return f"its mask is a sum of {len(main.terms)} products"
-    core = main.terms[0]
+    (core,) = cores(main.name, main.contract)  # as it is written, without what our kernels do beside it
     if core.number is not Number.REAL:
         return "its numbers are complex"
     if core.exchanged or core.batch or core.column or core.tables or core.keeps or not (len(core.inner) == len(core.outer) == 1):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from contractor.schedules.parts.beside import skip_of, weight_of
 from contractor.schedules.parts.factors import Factors, factors, fixed_points, gate_points, rates, within_of
 from contractor.schedules.parts.form import Form
 from contractor.schedules.parts.support import directed
@@ -15,7 +16,8 @@ from contractor.tile.ops import ACC, Expr, Span, cast, dot, iota, rename, select
 @dataclass(frozen=True, slots=True, eq=False)
 class Place:
     """What does not change from chunk to chunk: the program's place, its blocks of features, the positions of a chunk and which pairs of
-    them are seen, the rates of fixed decays and, where every gate is fixed, the factors (or, if chunks may end early, `within` alone)."""
+    them are seen, the rates of fixed decays and, where every gate is fixed, the factors (or, if chunks may end early, `within` alone);
+    how much of its own value a target gets (None: nothing)."""
 
     k: Builder
     form: Form
@@ -27,6 +29,7 @@ class Place:
     seen: Expr
     fixed: dict[str, Expr]
     steady: Factors | None
+    skip: Expr | None
 
     def rows(self, chunk: Expr) -> Rows:
         """The chunk's rows."""
@@ -39,11 +42,18 @@ class Place:
         return self.k.load(f"{name}_tile", source, self.w.batch, here.span(axis), head, span)
 
     def factors(self, here: Rows) -> Factors:
-        """The chunk's factors."""
+        """The chunk's factors, each source's weight in them."""
+        row = weight_of(self.k, self.w, here, "s") if self.form.weight == "source" else None
         if self.steady is not None and not early_ends(self.form):
-            return self.steady
-        points = gate_points(self.k, self.form, self.layout, self.w, self.fixed, here, self.lane, {})
-        return factors(self.k, self.form, points, self.seen, None if self.steady is None else self.steady.within)
+            found = self.steady
+        else:
+            points = gate_points(self.k, self.form, self.layout, self.w, self.fixed, here, self.lane, {})
+            found = factors(self.k, self.form, points, self.seen, None if self.steady is None else self.steady.within)
+        if row is None:
+            return found
+        within = select(self.seen, row, 0.0) if found.within is None else found.within * row
+        leave = row if found.leave is None else found.leave * row
+        return replace(found, within=self.k.let("weighted_within", within), leave=self.k.let("weighted_leave", leave))
 
 
 def placed(k: Builder, form: Form, layout: Layout) -> Place:
@@ -53,7 +63,9 @@ def placed(k: Builder, form: Form, layout: Layout) -> Place:
     lane = k.let("lane", iota("t"))
     seen = k.let("seen", directed(form, lane, rename(lane, t="s")))
     fixed = rates(k, form, w, {})
-    return Place(k, form, layout, w, n, p, lane, seen, fixed, steady_factors(k, form, fixed, lane, seen))
+    return Place(
+        k, form, layout, w, n, p, lane, seen, fixed, steady_factors(k, form, fixed, lane, seen), skip_of(k, w) if form.skip else None
+    )
 
 
 def early_ends(form: Form) -> bool:
@@ -72,10 +84,14 @@ def steady_factors(k: Builder, form: Form, fixed: dict[str, Expr], lane: Expr, s
     return Factors(within_of(k, form, points, seen)) if early_ends(form) else factors(k, form, points, seen)
 
 
-def weigh(c: Place, query: Expr, key: Expr, fades: Factors) -> Expr:
-    """The weights [t, s] of the chunk's own pairs."""
+def score(c: Place, query: Expr, key: Expr) -> Expr:
+    """The scores [t, s] of the chunk's own pairs."""
     c.k.note("inside the chunk: scores under the mask")
-    scores = c.k.let("scores", dot(query, key, precision=c.layout.precision))
+    return c.k.let("scores", dot(query, key, precision=c.layout.precision))
+
+
+def weigh(c: Place, scores: Expr, fades: Factors) -> Expr:
+    """The weights [t, s] of the chunk's own pairs."""
     return c.k.let("weights", select(c.seen, scores, 0.0) if fades.within is None else scores * fades.within)
 
 
@@ -87,12 +103,16 @@ def carry_in(c: Place, query: Expr, fades: Factors, state: Expr) -> Expr:
 
 
 def give_out(c: Place, here: Rows, weights: Expr, value: Expr, carried: Expr) -> None:
-    """Stores what the chunk's targets read in all, scaled."""
+    """Stores what the chunk's targets read in all, scaled and weighted, and what skips past to them."""
     k = c.k
     out = k.let("out", dot(cast(weights, value), value, into=carried, precision=c.layout.precision))
     target, head = table(k, c.w, "result", "P", via=c.layout.via)
-    scaled = k.let("scaled", out * size("scale", ACC))
-    k.store(target, c.w.batch, here.span("t"), head, c.p, value=cast(scaled, target.name))
+    given = out * size("scale", ACC)
+    if c.form.weight == "target":
+        given = given * weight_of(k, c.w, here, "t")
+    if c.skip is not None:
+        given = given + c.skip * cast(rename(value, s="t"), ACC)
+    k.store(target, c.w.batch, here.span("t"), head, c.p, value=cast(k.let("scaled", given), target.name))
 
 
 def through(k: Builder, layout: Layout, left: Expr, right: Expr, name: str, into: Expr | None) -> Expr:

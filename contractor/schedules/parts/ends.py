@@ -79,7 +79,7 @@ def segment(k: Builder, form: Form, layout: Layout, w: Walk) -> tuple[Expr | Non
         return None, chunks
     assert w.segment is not None
     each = cdiv(chunks, size("SEGMENTS"))
-    if form.flow:
+    if form.spanned:
         together = size("SPAN") // size("CHUNK")
         each = cdiv(each, together) * together
     each = k.let("segment_chunks", each)

@@ -10,16 +10,20 @@ chunk's border is summed where the carried state is read, `target_crossing` and 
 chunk, follows from chunk to chunk, is 0 where the chunk fades all that passes it, and begins anew every SPAN positions from ⟨state,
 state's gradient⟩, `meets`: the target's pass leaves its state after every span, the source's meets it there. A last kernel puts them
 together.
+
+What a source is weighted by has the gradient Σ over n of key · dKey before the weight: the source's pass weights its rows last, so both of
+its halves together are that sum, and it may make them for that alone (flow "weight").
 """
 
 from __future__ import annotations
 
+from contractor.schedules.parts.beside import weight_of
 from contractor.schedules.parts.factors import CLOSED, LOG2E
 from contractor.schedules.parts.form import Form, Gate
 from contractor.schedules.parts.walk import Layout, Rows, Walk, head_of, rows, stream_of, table
 from contractor.tile.build import Builder
 from contractor.tile.kernel import Kernel
-from contractor.tile.ops import ACC, I32, Expr, Span, cast, cdiv, cumsum, dot, iota, least, number, select, size, total
+from contractor.tile.ops import ACC, I32, Expr, Span, cast, cdiv, cumsum, dot, iota, least, number, rename, select, size, total
 
 SPAN = 512
 """Positions between two restarts."""
@@ -58,6 +62,13 @@ def leave_pairs(k: Builder, layout: Layout, w: Walk, rows: Span, operand: Expr, 
     k.store(target, w.batch, w.head, w.column_block, rows, value=k.let("pairs_row", pairs))
 
 
+def leave_own(k: Builder, w: Walk, rows: Span, lane: Expr, scores: Expr) -> None:
+    """Stores each row's own score, in the first block of columns; 0 in the others."""
+    own = k.let("own_row", total(select(lane.same(rename(lane, t="s")), scores, 0.0), "s"))
+    target = k.buffer("own", *FLOW, dtype=ACC)
+    k.store(target, w.batch, w.head, w.column_block, rows, value=select(w.column_block.same(0), own, 0.0))
+
+
 def leave_state(k: Builder, w: Walk, span: Expr, n: Span, p: Span, state: Expr) -> None:
     """Stores the state after a span, in the operands' dtype."""
     k.note("the state after the span, for the other pass to meet")
@@ -75,7 +86,7 @@ def meet_state(k: Builder, w: Walk, span: Expr, n: Span, p: Span, state: Expr) -
 def gate_kernel(form: Form, gate: Gate, layout: Layout) -> Kernel:
     """The last step: what both passes left → the gradient [B, T, H] of a scalar gate of the form. layout.clamped: operands are of 16
     bits."""
-    k = Builder("gate_gradient", SAYS, {"t": "CHUNK"}, scalars=("T", "B", "SEQUENCES"))
+    k = Builder("gate_gradient", SAYS, {"t": "CHUNK"}, scalars=("scale", "T", "B", "SEQUENCES"))
     spans = number(1) if form.packed else cdiv(size("T"), size("SPAN"))
     program = k.program(spans * size("H") * size("SEQUENCES" if form.packed else "B"))
     w = stream_of(k, form, k.let("stream", program // spans), number(0), None, None)
@@ -100,6 +111,10 @@ def span_gradient(k: Builder, form: Form, gate: Gate, layout: Layout, w: Walk, l
         along = step if form.future else chunks - 1 - step
         here = rows(k, w, lane, k.let("chunk", span * each + along))
         found = summed_blocks(k, w, here)
+        if form.weight:
+            k.note("the source's pass leaves its rows without their weights")
+            weight = weight_of(k, w, here, "t")
+            found |= {name: part * weight for name, part in found.items() if name.startswith("source")}
         target, source = ("source", "target") if form.future else ("target", "source")
         late, early = (found[f"{name}_crossing"] for name in (target, source))
         inside = found[f"{target}_pairs"] - found[f"{source}_pairs"]
@@ -150,4 +165,6 @@ def store_gradient(k: Builder, form: Form, gate: Gate, w: Walk, here: Rows, valu
         source, head = table(k, w, gate.name, dtype=ACC)
         natural = k.load(f"{gate.name}_here", source, w.batch, here.span("t"), head)
         value = select(natural * LOG2E < CLOSED, 0.0, value)
-    k.store(k.buffer("gradient", "B", "T", "H", dtype=ACC), w.batch, here.span("t"), w.head, value=k.let("flow", value))
+    k.store(
+        k.buffer("gradient", "B", "T", "H", dtype=ACC), w.batch, here.span("t"), w.head, value=k.let("flow", value * size("scale", ACC))
+    )

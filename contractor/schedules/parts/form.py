@@ -2,7 +2,7 @@
 
 Everything that letters and expressions can settle is settled before: operands are multiplied together, signs and phases of a transition
 stand in the query and the key, all gates of one crossing are summed. What is left is
-    result[t, p] = scale · Σ over s and n of L[t, s, …] · query[t, n] · key[s, n] · value[s, p]
+    result[t, p] = scale · Σ over s and n of L[t, s, …] · query[t, n] · key[s, n] · weight[s] · value[s, p] + skip · value[t, p]
 for each batch element and head, with L = support · tables · exp(Σ gates crossed between s and t).
 """
 
@@ -15,7 +15,8 @@ from contractor.program.expression import Expression
 from contractor.program.place import Place
 
 Side = Literal["n", "p"]
-Flow = Literal["", "target", "source"]
+Flow = Literal["", "target", "source", "weight"]
+Weight = Literal["", "target", "source"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,10 @@ class Form:
     packed: sequences lie end to end, bounded by `starts` [SEQUENCES + 1]. initial, final: the state before the first position that is
     walked over is read, the one after the last is stored, [SEQUENCES, H, N, P];
     pooled: both are one tensor [SLOTS, H, N, P], and `slots` says where each sequence's is (below 0: it has none).
-    flow: what the pass does for a gate's gradient, of which both sides' passes make a half (see `parts.flow`).
+    flow: what the pass does for a gate's gradient, of which both sides' passes make a half, or for a weight's (see `parts.flow`).
+    weight: whose rows are multiplied by the numbers of `weight` [B, T, heads]: the sources', or in the backward of those the targets'.
+    skip: the value at the target's own place is added, times `skip` [heads]. own: each row's own score is stored, of which a skip's
+    gradient is the sum.
     """
 
     steps: tuple[Gate | Matrix, ...] = ()
@@ -96,6 +100,9 @@ class Form:
     final: bool = False
     pooled: bool = False
     flow: Flow = ""
+    weight: Weight = ""
+    skip: bool = False
+    own: bool = False
 
     @property
     def gates(self) -> tuple[Gate, ...]:
@@ -111,6 +118,11 @@ class Form:
     def scalar(self) -> bool:
         """True if every transition is one number for the whole state."""
         return not self.matrices and all(not gate.features for gate in self.gates)
+
+    @property
+    def spanned(self) -> bool:
+        """True if a pass walks span by span, for a gate's gradient."""
+        return self.flow in ("target", "source")
 
     @property
     def walked(self) -> str:
@@ -156,12 +168,14 @@ def heads_name(buffer: str) -> str:
 @dataclass(frozen=True, slots=True)
 class Task:
     """One contraction to be evaluated: its form, its sizes and the dtype of its operands. careful: its result is part of a long sum of
-    differences (a gate's gradient), so 16-bit operands must not cost it the digits that a 16-bit state would."""
+    differences (a gate's gradient), so 16-bit operands must not cost it the digits that a 16-bit state would. scale: of the result, not
+    of a state."""
 
     form: Form
     dimensions: Dimensions
     dtype: str
     careful: bool = False
+    scale: float = 1.0
 
 
 FORWARD: dict[str, str] = {"query": "query", "key": "key", "value": "value"}
@@ -173,7 +187,8 @@ DVALUE: dict[str, str] = {"query": "key", "key": "query", "value": "result"}
 def permuted(task: Task, roles: dict[str, str]) -> Task:
     """The contraction with its roles permuted: each role is played by the forward's tensor that `roles` names ("result": its gradient).
 
-    dQuery[t, n] = f(dResult, value, key; L), dKey = f(value, dResult, query; Lᵀ), dValue = f(key, query, dResult; Lᵀ).
+    dQuery[t, n] = f(dResult, value, key; L), dKey = f(value, dResult, query; Lᵀ), dValue = f(key, query, dResult; Lᵀ). What a source is
+    weighted by weights the targets of the last two; only the value's gradient has a skip.
     """
     old = dict(task.dimensions.heads)
     heads = tuple((role, old[source]) for role, source in roles.items() if source in old)
@@ -184,6 +199,8 @@ def permuted(task: Task, roles: dict[str, str]) -> Task:
         future=task.form.future != (roles is not DQUERY),
         initial=False,
         final=False,
+        weight=task.form.weight if roles is DQUERY else TURNED[task.form.weight],
+        skip=task.form.skip and roles is DVALUE,
     )
     dimensions = replace(task.dimensions, heads=heads)
     if roles is DVALUE:
@@ -201,4 +218,5 @@ def exchanged(step: Gate | Matrix) -> Gate | Matrix:
 
 
 ROLES = ("query", "key", "value")
+TURNED: dict[Weight, Weight] = {"": "", "source": "target", "target": "source"}
 SWAP: dict[Side, Side] = {"n": "p", "p": "n"}

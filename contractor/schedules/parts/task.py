@@ -19,6 +19,7 @@ from contractor.program.mixing import Core, Factor
 from contractor.program.place import LAG, Binary, Given, Held, Place, conjuncts
 from contractor.program.program import Definition, Program
 from contractor.schedules.parts.form import ROLES, Argument, Dimensions, Form, Gate, Matrix, Side, Table, Task
+from contractor.schedules.parts.scale import scale_of
 
 REAL = {"complex64": "float32", "complex128": "float64"}
 SIDES: dict[str, Side] = {"inner": "n", "outer": "p"}
@@ -55,8 +56,10 @@ def task(core: Core, problem: Problem) -> Task:
         initial=problem.initial,
         final=problem.final,
         pooled=problem.pooled,
+        weight="source" if core.weight else "",
+        skip=core.skip is not None,
     )
-    return Task(form, shape, REAL.get(problem.dtype, problem.dtype))
+    return Task(form, shape, REAL.get(problem.dtype, problem.dtype), scale=scale_of(core.scale, problem.sizes))
 
 
 def direction(support: Place | None) -> tuple[bool, bool, Place | None]:
@@ -259,6 +262,10 @@ def grouped(core: Core, problem: Problem, heads: int) -> Iterator[tuple[str, int
         count = count * doubled if role == "query" else count
         if count != heads:
             yield role, count
+    beside = {"weight": tuple(factor.value for factor in core.weight), "skip": () if core.skip is None else (core.skip,)}
+    for name, values in beside.items():
+        if values and (count := heads_of(values, problem)) != heads:
+            yield name, count
     for step in crossings(core, problem.program):
         if isinstance(step, Crossing):
             count = heads_of(tuple(member.value for member in step.members), problem)

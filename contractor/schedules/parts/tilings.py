@@ -86,11 +86,11 @@ def summed(task: Task, candidates: tuple[Tiling, ...]) -> tuple[Tiling, ...]:
 def segmented(task: Task, machine: Machine, candidates: tuple[Tiling, ...]) -> tuple[Tiling, ...]:
     """The candidates, with the constants that the chunked passes name; and cut into segments, so that the programs that fit
     on all multiprocessors come together."""
-    shape, more = task.dimensions, (("SPAN", SPAN),) if task.form.flow else ()
+    shape, more = task.dimensions, (("SPAN", SPAN),) if task.form.spanned else ()
     found: list[Tiling] = []
     for one in candidates:
         blocks = -(-shape.P // one["BLOCK_P"])
-        whole = replace(one, constants=(*one.constants, *more, *((("COLUMN_BLOCKS", blocks),) if task.form.flow else ())))
+        whole = replace(one, constants=(*one.constants, *more, *((("COLUMN_BLOCKS", blocks),) if task.form.flow or task.form.own else ())))
         programs = max(1, blocks * shape.H * shape.streams)
         longest = shape.T // shape.sequences if shape.sequences else shape.T
         beside = 2 if one["BLOCK_P"] <= SMALLEST else 1
