@@ -36,17 +36,22 @@ SCALES = ("*", "/", "^", "sqrt", "rsqrt")
 
 
 def weighted(core: Core, values: Values) -> Core:
-    """The core with what its keys and values are multiplied by at each source, one number a position, as `weight`. values: the
+    """The core with what its keys and values are multiplied by at each source, one number a position, apart. values: the
     definitions by name. Only under scalar transitions, whose orders know what to do with it."""
-    scalar = all(isinstance(step, Fade) and not core.sides(step.value) for step in core.term.law.steps)
-    if not scalar or core.number is Number.COMPLEX or core.batch or core.keeps:
+    if not plain(core):
         return core
     key, value = ([part for one in side for part in parts(one, values)] for side in (core.key, core.value))
     weight = tuple(one for one in (*key, *value) if one.letters == ("S",))
     if not weight:
         return core
     key, value = (tuple(one for one in side if one.letters != ("S",)) for side in (key, value))
-    return replace(core, key=key, value=value, weight=weight)
+    return replace(core, key=key, value=value, source_weight=weight)
+
+
+def plain(core: Core) -> bool:
+    """True if a core's kernels may multiply rows: real numbers, under transitions that are one number for the whole state."""
+    scalar = all(isinstance(step, Fade) and not core.sides(step.value) for step in core.term.law.steps)
+    return scalar and core.number < Number.COMPLEX and not (core.batch or core.keeps)
 
 
 def parts(factor: Factor, values: Values) -> Iterator[Factor]:
@@ -84,12 +89,13 @@ def in_order(factor: Factor, product: Expression) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What a kernel gives: `expression`, which is scale · contraction + skip · row (None: 1 and nothing); row: what must be the value of
-    the contraction, at the target's own place."""
+    """What a kernel gives: `expression`, which is scale · target · contraction + skip · row (None: 1 and nothing). target: one number a
+    target. row: what must be the value of the contraction, at the target's own place."""
 
     expression: Expression
     contract: Contract
     scale: Expression | None = None
+    target: Expression | None = None
     skip: Expression | None = None
     row: Expression | None = None
 
@@ -150,15 +156,23 @@ class Look:
                 return None
 
     def scaled(self, node: Apply) -> Around | None:
-        """A contraction times a number that is not 0."""
+        """A contraction times a number that is not 0, or one number a target; or divided by it."""
         left, right = node.arguments
-        inner, factor = self.found(left), self.number(right)
-        if node.function == "*" and (inner is None or factor is None):
-            inner, factor = self.found(right), self.number(left)
-        if inner is None or factor is None or inner.skip is not None:
+        inner, factor = self.found(left), right
+        if node.function == "*" and inner is None:
+            inner, factor = self.found(right), left
+        if inner is None or inner.skip is not None:
             return None
-        before = inner.scale or Constant(1.0)
-        return replace(inner, scale=Apply(node.function, (before, factor), (), Number.REAL))
+        number = self.number(factor)
+        if number is not None:
+            before = inner.scale or Constant(1.0)
+            return replace(inner, scale=Apply(node.function, (before, number), (), Number.REAL))
+        if factor.axes != ("T",) or factor.number is Number.COMPLEX or inner.contract.axes[:1] != ("T",):
+            return None
+        before = inner.target or Constant(1.0)
+        if node.function == "*" and inner.target is None:
+            return replace(inner, target=factor)
+        return replace(inner, target=Apply(node.function, (before, factor), ("T",), Number.REAL))
 
     def number(self, value: Expression) -> Expression | None:
         """An expression of numbers other than 0 and of sizes of features."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import count
+from typing import Literal
 
 from contractor.errors import RefusedError
 from contractor.program.expression import Apply, Axes, Contract, Expression, Number
@@ -40,7 +41,8 @@ class Core:
     inner: summed between query and key; outer: of value and result; batch: folded into the heads, those of them in `folded` summed
     afterwards. With a matrix mask `inner` is the matrix' row (the query's letters) and `column` the key's. mask_letters: the mask's own
     feature letters under the contraction's names. axis_of: which axis of the program gives a letter its size. tables: the entrywise
-    factors, each with the letters of its axes behind those of its index. weight: factors of each source that are one number a position.
+    factors, each with the letters of its axes behind those of its index. source_weight,
+    target_weight: factors of each source, and of each target of the result, that are one number a position.
     scale: what the result is multiplied by; skip: what of the value at the target's own place is added to it then (None: 1 and nothing).
     exchanged: the result has S and not T, so the two stand in each
     other's place, in operands and mask alike. axes: the result's.
@@ -62,7 +64,8 @@ class Core:
     tables: tuple[Factor, ...] = ()
     folded: Axes = ()
     exchanged: bool = False
-    weight: tuple[Factor, ...] = ()
+    source_weight: tuple[Factor, ...] = ()
+    target_weight: tuple[Factor, ...] = ()
     scale: Expression | None = None
     skip: Expression | None = None
 
@@ -75,7 +78,13 @@ class Core:
     def expressions(self) -> tuple[Expression, ...]:
         """Everything that it reads beside the arguments of its mask."""
         beside = () if self.skip is None else (self.skip,)
-        return (*(factor.value for factor in (*self.query, *self.key, *self.value, *self.tables, *self.weight)), *beside)
+        factors = (*self.query, *self.key, *self.value, *self.tables, *self.source_weight, *self.target_weight)
+        return (*(factor.value for factor in factors), *beside)
+
+    @property
+    def weights(self) -> tuple[tuple[Literal["target", "source"], tuple[Factor, ...]], ...]:
+        """What multiplies the rows of targets, and of sources."""
+        return ("target", self.target_weight), ("source", self.source_weight)
 
     @property
     def lookups(self) -> tuple[Lookup, ...]:

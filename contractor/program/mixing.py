@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from contractor.program.around import Around, around, weighted
+from contractor.program.around import Around, around, plain, weighted
 from contractor.program.core import Core, Factor, core, unused
 from contractor.program.expression import POSITIONS, Contract, Expression, Number, Reduce, Variable, children
 from contractor.program.laws import terms
@@ -42,14 +42,22 @@ def mixings(program: Program) -> tuple[Mixing, ...]:
 
 
 def mixing(name: str, whole: Around, terms: tuple[Core, ...]) -> Mixing:
-    """The mixing whose kernels do what stands around it; a skip needs a single kernel whose value is the very row."""
+    """The mixing whose kernels do what stands around it; a skip needs a single kernel whose value is the very row, and rows of targets can
+    be weighted where those of sources can."""
     first = terms[0]
     single = len(terms) == 1 and first.number < Number.COMPLEX and not (first.exchanged or first.batch or first.keeps)
-    rows = [(one.value, one.letters) for one in first.value]
-    if whole.skip is not None and not (single and rows == [(whole.row, ("S", *first.outer))]):
+    values = [(one.value, one.letters) for one in first.value]
+    if whole.skip is not None and not (single and values == [(whole.row, ("S", *first.outer))]):
         return Mixing(name, whole.contract, terms, whole.contract)
-    scaled = tuple(replace(one, scale=whole.scale, skip=whole.skip) for one in terms)
-    return Mixing(name, whole.contract, scaled, whole.expression)
+    if whole.target is not None and not all(plain(one) and not one.exchanged for one in terms):
+        return Mixing(name, whole.contract, terms, whole.contract)
+    rows = () if whole.target is None else (Factor(whole.target, ("T",)),)
+    return Mixing(
+        name,
+        whole.contract,
+        tuple(replace(one, scale=whole.scale, skip=whole.skip, target_weight=rows) for one in terms),
+        whole.expression,
+    )
 
 
 def ordinary(program: Program) -> tuple[tuple[str, Contract], ...]:

@@ -21,7 +21,7 @@ from contractor.program.program import Program
 from contractor.program.values import Value
 from contractor.run.gates import any_below, gradient_limit
 from contractor.run.transition import log_of
-from contractor.schedules.parts.form import Gate, Task
+from contractor.schedules.parts.form import WEIGHTS, Gate, Task
 from contractor.schedules.parts.task import Crossing, complex_sides, crossings, promised
 
 Find = Callable[[Expression], Value]
@@ -130,13 +130,14 @@ def side(task: Task, program: Program, name: str, factors: tuple[Factor, ...], p
 
 
 def beside(core: Core, task: Task, program: Program) -> Iterator[Buffer | None]:
-    """The weight of each source, if it is one value, and what skips past."""
+    """The weights of rows, where each is one value, and what skips past."""
     shape = task.dimensions
     exact = torch.promote_types(getattr(torch, task.dtype), torch.float32)
-    if core.weight:
-        value = core.weight[0].value
-        size = (shape.B, shape.T, heads_of(task, "weight"))
-        yield Buffer("weight", size, exact, value, operand_of(program, value, "input")) if len(core.weight) == 1 else None
+    for row, own in core.weights:
+        if own:
+            name, value = WEIGHTS[row], own[0].value
+            size = (shape.B, shape.T, heads_of(task, name))
+            yield Buffer(name, size, exact, value, operand_of(program, value, "input")) if len(own) == 1 else None
     if core.skip is not None:
         heads = (heads_of(task, "skip"),)
         yield (

@@ -17,7 +17,7 @@ from torch import Tensor
 from contractor.run.outside import by_row
 from contractor.schedules.parts.factors import CLOSED, LOG2E
 from contractor.schedules.parts.flow import HALVES
-from contractor.schedules.parts.form import DKEY, DQUERY, DVALUE, ROLES, Flow, Gate, Task, permuted
+from contractor.schedules.parts.form import DKEY, DQUERY, DVALUE, ROLES, WEIGHTS, Flow, Gate, Row, Task, permuted
 
 Tensors = dict[str, Tensor]
 
@@ -59,7 +59,7 @@ def gradients(task: Task, tensors: Tensors, outputs: Tensors, arrived: Arrived, 
     """The gradients of the wanted buffers: of query, key, value, the initial state, and gates of a form whose gates differ over one side
     at most. outputs: what the forward gave."""
     gates = tuple(gate for gate in task.form.gates if gate.name in wanted)
-    shape, rows = task.dimensions, bool(gates) or "weight" in wanted
+    shape, rows = task.dimensions, bool(gates) or bool(wanted & {*WEIGHTS.values()})
     fused = rows and shape.P > 1 and 0 not in (shape.B, shape.T, shape.H, shape.N) and passes.flows(task)
     if fused:
         found = fused_passes(task, tensors, arrived, wanted, passes)
@@ -75,7 +75,7 @@ def gradients(task: Task, tensors: Tensors, outputs: Tensors, arrived: Arrived, 
     return {name: summed_over_groups(one, tensors[name]) if name in SUMMED else one for name, one in found.items() if name in wanted}
 
 
-SUMMED = (*ROLES, "weight", "skip")
+SUMMED = (*ROLES, *WEIGHTS.values(), "skip")
 
 
 def summed_over_groups(gradient: Tensor, operand: Tensor) -> Tensor:
@@ -100,7 +100,7 @@ def laid_out(gate: Gate, tensor: Tensor, whole: Tensor) -> Tensor:
 
 PASSES = {"query": DQUERY, "key": DKEY, "value": DVALUE}
 FLOWS: tuple[tuple[str, Flow], ...] = (("query", "target"), ("key", "source"), ("value", ""))
-WEIGHTS: tuple[tuple[str, Flow], ...] = (("query", ""), ("key", "weight"), ("value", ""))
+ROWS: dict[str, Row] = {"query": "target", "key": "source"}
 
 
 def backward_pass(
@@ -133,19 +133,19 @@ def plain_passes(task: Task, tensors: Tensors, arrived: Arrived, wanted: frozens
     found: Tensors = {}
     for name, side in (("query", "n"), ("key", "n"), ("value", "p")):
         turned, inputs = backward_pass(name, task, tensors, arrived, wanted)
-        weights = name == "key" and "weight" in wanted
-        if side not in sides and name not in wanted and not (turned.form.final or turned.form.own or weights):
+        weight = weight_beside(name, wanted)
+        if side not in sides and name not in wanted and not (turned.form.final or turned.form.own or weight):
             continue
-        if weights:
-            turned = replace(turned, form=replace(turned.form, weight=""))
-        apart = side not in sides and name == "query" and task.dimensions.P == 1 and not turned.form.own
+        if weight:
+            turned = replace(turned, form=replace(turned.form, weights=tuple(one for one in turned.form.weights if one[0] != weight)))
+        apart = side not in sides and name == "query" and task.dimensions.P == 1 and not turned.form.own and not weight
         if apart:
             inputs["query"] = torch.ones_like(inputs["query"])
-        outputs = run(replace(turned, careful=side in sides), inputs, exact if side in sides or weights else tensors[name].dtype)
+        outputs = run(replace(turned, careful=side in sides), inputs, exact if side in sides or weight else tensors[name].dtype)
         found[name] = arrived.result * outputs["result"] if apart else outputs["result"]
-        if weights:
-            found["weight"] = paired(tensors[name], outputs["result"], summed=True)
-            found[name] = by_row(outputs["result"], tensors["weight"])
+        if weight:
+            found[weight] = paired(tensors[name], outputs["result"], summed=True)
+            found[name] = by_row(outputs["result"], tensors[weight])
         found |= beside(task, turned, outputs)
     return found
 
@@ -158,13 +158,15 @@ def beside(task: Task, turned: Task, outputs: Tensors) -> Tensors:
 
 def fused_passes(task: Task, tensors: Tensors, arrived: Arrived, wanted: frozenset[str], passes: Passes) -> Tensors:
     """The passes, two of which make the halves of the gates' gradients: with what passes through the state in two parts where a gate's
-    gradient goes on to a parameter, as its sum over all positions would show what their rounding has in common. Without such gates the
-    key's pass alone makes the gradient of weights."""
+    gradient goes on to a parameter, as its sum over all positions would show what their rounding has in common. Without gates a pass makes
+    but the gradient of its rows' weights."""
     gates = [gate for gate in task.form.gates if gate.name in wanted]
     careful = any(gate.shared for gate in gates)
     found: Tensors = {}
     states: Tensors = {}
-    for name, flow in FLOWS if gates else WEIGHTS:
+    for name, half in FLOWS:
+        weight = weight_beside(name, wanted)
+        flow: Flow = half if gates else "weight" if weight else ""
         turned, inputs = backward_pass(name, task, tensors, arrived, wanted, flow)
         if not flow and name not in wanted and not (turned.form.final or turned.form.own):
             continue
@@ -177,9 +179,15 @@ def fused_passes(task: Task, tensors: Tensors, arrived: Arrived, wanted: frozens
         found |= {f"{flow}_{part}": outputs[part] for part in ("crossing", "pairs") if flow}
         found |= {"meets": outputs["meets"]} if flow == "source" else {}
         states = {"states": outputs["states"]} if flow == "target" else {}
-        if name == "key" and "weight" in wanted:
-            found["weight"] = (outputs["crossing"] + outputs["pairs"]).sum(2).transpose(1, 2) * task.scale
+        if weight:
+            found[weight] = (outputs["crossing"] + outputs["pairs"]).sum(2).transpose(1, 2) * task.scale
     return found
+
+
+def weight_beside(name: str, wanted: frozenset[str]) -> str:
+    """The buffer of weights whose gradient a role's pass can make on its way, if it is wanted."""
+    found = WEIGHTS[ROWS[name]] if name in ROWS else ""
+    return found if found in wanted else ""
 
 
 def with_operand(turned: Task, task: Task, name: str) -> Task:

@@ -21,7 +21,7 @@ from contractor.run.complex import as_complex, as_query, side_by_side, units
 from contractor.run.frame import Frame, aligned, laid_out, multiplied, padded, side
 from contractor.run.gates import Sides, gate_tensor, matrix_tensors, nearly_zero, turned
 from contractor.run.tables import argument_tensors, table_tensors
-from contractor.schedules.parts.form import Matrix, Task
+from contractor.schedules.parts.form import WEIGHTS, Matrix, Task
 from contractor.schedules.parts.task import Crossing, complex_sides, crossings, turning_tables
 
 
@@ -115,11 +115,11 @@ def operand_tensors(frame: Frame, sides: Sides) -> dict[str, Tensor]:
 
 
 def beside(frame: Frame) -> dict[str, Tensor]:
-    """The weights of sources [B, T, heads], and what skips past [heads]."""
-    core, found = frame.core, dict[str, Tensor]()
-    if core.weight:
-        exact = replace(frame, dtype=frame.exact)
-        found["weight"] = laid_out(frame, side(exact, core.weight, "S", ()), 0, ()).contiguous()
+    """The weights of rows [B, T, heads], and what skips past [heads]."""
+    core, found, exact = frame.core, dict[str, Tensor](), replace(frame, dtype=frame.exact)
+    for row, own in core.weights:
+        if own:
+            found[WEIGHTS[row]] = laid_out(frame, side(exact, own, own[0].letters[0], ()), 0, ()).contiguous()
     if core.skip is not None:
         found["skip"] = aligned(frame, core.skip, (), ())[0].to(frame.exact)
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import lcm
 
 import torch
 from torch import Tensor
@@ -18,21 +19,21 @@ Inner = Callable[[Task, Tensors, torch.dtype], Tensors]
 def around(inner: Inner, task: Task, tensors: Tensors, dtype: torch.dtype, fuses: bool, flows: bool) -> Tensors:
     """The outputs of a task. fuses: the kernels take weights and skips; flows: they leave each row's own score."""
     form = task.form
-    apart = form if fuses else replace(form, weight="", skip=False)
+    apart = form if fuses else replace(form, weights=(), skip=False)
     apart = apart if flows else replace(apart, own=False)
     if apart == form:
         return inner(task, tensors, dtype)
     given = dict(tensors)
     plain = replace(task, form=apart)
-    if form.weight == "source" and not apart.weight:
-        given["value"] = by_row(tensors["value"], tensors["weight"]).to(tensors["value"].dtype)
+    for name in () if fuses else form.weighing("source"):
+        given["value"] = by_row(given["value"], tensors[name]).to(tensors["value"].dtype)
         plain = with_heads(plain, "value", given["value"].shape[2])
-    later = (form.weight == "target" and not apart.weight) or (form.skip and not apart.skip)
+    later = not fuses and (form.weighing("target") or form.skip)
     outputs = inner(plain, given, torch.promote_types(dtype, torch.float32) if later else dtype)
     result = outputs["result"]
-    if form.weight == "target" and not apart.weight:
-        result = by_row(result, tensors["weight"])
-    if form.skip and not apart.skip:
+    for name in () if fuses else form.weighing("target"):
+        result = by_row(result, tensors[name])
+    if form.skip and not fuses:
         result = skipped(result, tensors)
     outputs["result"] = result.to(dtype)
     if form.own and not apart.own:
@@ -48,7 +49,7 @@ def skipped(result: Tensor, tensors: Tensors) -> Tensor:
 
 def by_row(tensor: Tensor, weight: Tensor) -> Tensor:
     """[B, T, heads, D] times [B, T, heads], whose head counts may differ."""
-    heads = max(tensor.shape[2], weight.shape[2])
+    heads = lcm(tensor.shape[2], weight.shape[2])
     return spread(tensor, heads, 2) * spread(weight, heads, 2).unsqueeze(-1)
 
 

@@ -17,7 +17,7 @@ from contractor.program.masks.mask import Dense, Fade, Lookup, RankOne, Step
 from contractor.program.mixing import Core, Factor, Mixing, mixings
 from contractor.program.program import Definition, Operand, Program
 from contractor.program.show import axes_text, expression_text, law_lines, mask_text
-from contractor.schedules.parts.form import Form
+from contractor.schedules.parts.form import WEIGHTS, Form
 from contractor.schedules.parts.task import Crossing, complex_sides, crossings, lookups, promised, task
 from contractor.schedules.register import SCHEDULES
 from contractor.schedules.schedule import routine_of
@@ -81,7 +81,7 @@ def entry(choice: Choice, core: Core, found: Plan, clash: set[str], alone: bool)
     wanted = task(core, found.problem)
     fuses = SCHEDULES[chosen(choice).schedule].fuses
     if not fuses:  # its kernels take the products
-        core = replace(core, value=(*core.weight, *core.value), weight=())
+        core = replace(core, value=(*core.source_weight, *core.value), source_weight=(), target_weight=())
     told = (*arguments(core, program, wanted.form), *BESIDE)
     prefix = "" if alone else f"{name.upper()}_"
     return Entry(
@@ -110,7 +110,7 @@ def says(mixing: Mixing, core: Core, problem: Problem, fuses: bool) -> Iterator[
     """What a function returns, in the layer's own words."""
     part = "" if len(mixing.terms) == 1 else f", the part {core.name} of it"
     yield f"{mixing.name} = {expression_text(mixing.contract)}{part}."
-    if mixing.whole is not mixing.contract and (fuses or core.skip is None):
+    if mixing.whole is not mixing.contract and (fuses or (core.skip is None and not core.target_weight)):
         yield f"Returned: {expression_text(mixing.whole)}."
     if core.term.coefficient:
         yield f"To be multiplied by {' · '.join(expression_text(one) for one in core.term.coefficient)}."
@@ -137,7 +137,7 @@ def arguments(core: Core, program: Program, form: Form) -> Arguments:
     yield "query", product(core.query) + parts * inner
     yield "key", product(core.key) + parts * inner
     yield "value", product(core.value) + parts * outer
-    yield "weight", f"of each source: {product(core.weight)}"
+    yield from ((WEIGHTS[row], product(own)) for row, own in core.weights)
     yield "skip", "" if core.skip is None else f"of the target's own value: {expression_text(core.skip)}"
     for number, step in enumerate(crossings(core, program)):
         name = form.steps[number].name

@@ -14,7 +14,7 @@ from contractor.plan.plan import Tiling
 from contractor.schedules.parts.chunk import Place, advance, carry_in, give_out, placed, score, weigh
 from contractor.schedules.parts.ends import entering, leaving, segment, store_segment, walked_before
 from contractor.schedules.parts.flow import leave_crossing, leave_own, leave_pairs, leave_state, meet_state, operand_tile
-from contractor.schedules.parts.form import Form, Task
+from contractor.schedules.parts.form import Form, Row, Task
 from contractor.schedules.parts.sums import sums_kernels
 from contractor.schedules.parts.tilings import fitting, segmented, summed, tiling
 from contractor.schedules.parts.walk import Layout, sizes
@@ -89,8 +89,11 @@ def kernel(form: Form, layout: Layout) -> Kernel:
 
 def says(form: Form) -> str:
     """The formula of a form."""
-    target, source = ("weight[t] · " * (form.weight == "target"), "weight[s] · " * (form.weight == "source"))
+    target, source = ("".join(f"{name}[{axis}] · " for name in form.weighing(row)) for row, axis in ROWS)
     return SAYS.format(target, source, " + skip · value[t, p]" * form.skip)
+
+
+ROWS: tuple[tuple[Row, str], ...] = (("target", "t"), ("source", "s"))
 
 
 def numbered(k: Builder, form: Form, first: Expr | None, count: Expr, step: Expr, name: str) -> Expr:

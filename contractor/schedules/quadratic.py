@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from contractor.plan.machine import Machine
 from contractor.plan.plan import Tiling
-from contractor.schedules.parts.beside import skip_of, weight_of
+from contractor.schedules.parts.beside import skip_of, weights_of
 from contractor.schedules.parts.factors import NEVER, Spans, exponents, gate_points, rates
 from contractor.schedules.parts.form import Form, Task
 from contractor.schedules.parts.support import bounds, directed, supported, visible
@@ -93,8 +93,8 @@ def kernel(form: Form, layout: Layout) -> Kernel:
     else:
         plain(block)
     given = block.out * size("scale", ACC)
-    if form.weight == "target":
-        given = given * weight_of(k, w, targets, "t")
+    for row in weights_of(k, form.weighing("target"), w, targets, "t"):
+        given = given * row
     if form.skip:
         source, head = table(k, w, "value", "P", via=layout.via)
         own_value = k.load("skip_tile", source, w.batch, targets.span("t"), head, spans["p"])
@@ -184,7 +184,9 @@ def entrywise(b: Block, scores: Expr, source: Rows, prefix: str) -> Expr:
     """The scores times the entrywise factors and the sources' weights."""
     for table_form in b.form.tables:
         scores = scores * looked_up(b.k, b.form, b.w, table_form, b.targets, source, prefix)
-    return scores * weight_of(b.k, b.w, source, "s", prefix) if b.form.weight == "source" else scores
+    for row in weights_of(b.k, b.form.weighing("source"), b.w, source, "s", prefix):
+        scores = scores * row
+    return scores
 
 
 def apart(b: Block, since: Expr, leave: Expr, source: Rows) -> None:

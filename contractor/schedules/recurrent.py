@@ -85,15 +85,14 @@ def kernel(form: Form, layout: Layout) -> Kernel:
         position = k.let("position", place if w.begin is None else w.begin + place)
         here = Step(k, w, n, p, m, position)
         query, key, value = vector(here, "query", n), vector(here, "key", n), vector(here, "value", p)
-        weight = row_weight(here) if form.weight else 1.0
-        update = k.let("update", key * value * (weight if form.weight == "source" else 1.0))
+        update = k.let("update", weighted(here, form.weighing("source"), key * value))
         now = turn(k, form, position if w.begin is None else place)
         kept = now.begun(state)
         past = None if form.future else entered(here, form, kept)
         before = now.mine(kept if past is None else past)
         current = before if form.strict else k.let("current", before + update)
         result = k.let("out", total(query * current, "n"))
-        given = result * size("scale", ACC) * (weight if form.weight == "target" else 1.0)
+        given = weighted(here, form.weighing("target"), result * size("scale", ACC))
         target, head = table(k, w, "result", "P")
         k.store(target, w.batch, position, head, p, value=cast(given if share is None else given + share * value, target.name))
         k.update(
@@ -156,10 +155,12 @@ def vector(here: Step, name: str, span: Span, prefix: str = "") -> Expr:
     return cast(here.k.load(f"{prefix}{name}_row", source, here.w.batch, here.position, head, span), ACC)
 
 
-def row_weight(here: Step) -> Expr:
-    """What the position's row is multiplied by."""
-    source, head = table(here.k, here.w, "weight", dtype=ACC)
-    return here.k.load("weight_row", source, here.w.batch, here.position, head)
+def weighted(here: Step, names: tuple[str, ...], row: Expr) -> Expr:
+    """A row, or what it writes, times the position's numbers in some buffers."""
+    for name in names:
+        source, head = table(here.k, here.w, name, dtype=ACC)
+        row = row * here.k.load(f"{name}_row", source, here.w.batch, here.position, head)
+    return row
 
 
 def crossed(here: Step, steps: list[Gate | Matrix], state: Expr, prefix: str = "") -> Expr:

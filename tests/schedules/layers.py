@@ -247,9 +247,12 @@ def weighted(layer: Layer, name: str) -> str:
 
 
 def around(layer: Layer) -> str:
-    """The output: the contraction, now and then at another scale and with its value's own row."""
+    """The output: the contraction, now and then at another scale, weighted row by row and with its value's own row."""
     rng = layer.rng
-    text = rng.choice(("Y", "Y", "Y * rsqrt(N + 1)", "-0.5 * Y / sqrt(N)", "Y / 3"))
+    text = rng.choice(("Y", "Y", "Y * rsqrt(N)", "-0.5 * Y / sqrt(N)", "Y / 3"))
+    if rng.random() < 0.3:
+        row = layer.declare(f"x{len(layer.declared)}", "T", role="input")
+        text = rng.choice((f"{text} / (1 + {row}^2)", f"{row} * {text}"))
     if layer.sizes["T"] != layer.sizes["S"] or rng.random() < 0.5:
         return text
     layer.square = True

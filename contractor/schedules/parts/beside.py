@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from contractor.schedules.parts.walk import Rows, Walk, head_of, table
 from contractor.tile.build import Builder
 from contractor.tile.ops import ACC, Expr
 
 
-def weight_of(k: Builder, w: Walk, here: Rows, axis: str, prefix: str = "") -> Expr:
-    """What each of some rows is multiplied by."""
-    source, head = table(k, w, "weight", dtype=ACC)
-    return k.load(f"{prefix}weight_row", source, w.batch, here.span(axis), head)
+def weights_of(k: Builder, names: tuple[str, ...], w: Walk, here: Rows, axis: str, prefix: str = "") -> Iterator[Expr]:
+    """What each of some rows is multiplied by, one buffer after the other."""
+    for name in names:
+        source, head = table(k, w, name, dtype=ACC)
+        yield k.load(f"{prefix}{name}_row", source, w.batch, here.span(axis), head)
 
 
 def skip_of(k: Builder, w: Walk) -> Expr:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import mul
 
-from contractor.schedules.parts.beside import skip_of, weight_of
+from contractor.schedules.parts.beside import skip_of, weights_of
 from contractor.schedules.parts.factors import Factors, factors, fixed_points, gate_points, rates, within_of
 from contractor.schedules.parts.form import Form
 from contractor.schedules.parts.support import directed
@@ -43,14 +45,15 @@ class Place:
 
     def factors(self, here: Rows) -> Factors:
         """The chunk's factors, each source's weight in them."""
-        row = weight_of(self.k, self.w, here, "s") if self.form.weight == "source" else None
+        rows = tuple(weights_of(self.k, self.form.weighing("source"), self.w, here, "s"))
         if self.steady is not None and not early_ends(self.form):
             found = self.steady
         else:
             points = gate_points(self.k, self.form, self.layout, self.w, self.fixed, here, self.lane, {})
             found = factors(self.k, self.form, points, self.seen, None if self.steady is None else self.steady.within)
-        if row is None:
+        if not rows:
             return found
+        row = reduce(mul, rows)
         within = select(self.seen, row, 0.0) if found.within is None else found.within * row
         leave = row if found.leave is None else found.leave * row
         return replace(found, within=self.k.let("weighted_within", within), leave=self.k.let("weighted_leave", leave))
@@ -108,8 +111,8 @@ def give_out(c: Place, here: Rows, weights: Expr, value: Expr, carried: Expr) ->
     out = k.let("out", dot(cast(weights, value), value, into=carried, precision=c.layout.precision))
     target, head = table(k, c.w, "result", "P", via=c.layout.via)
     given = out * size("scale", ACC)
-    if c.form.weight == "target":
-        given = given * weight_of(k, c.w, here, "t")
+    for row in weights_of(k, c.form.weighing("target"), c.w, here, "t"):
+        given = given * row
     if c.skip is not None:
         given = given + c.skip * cast(rename(value, s="t"), ACC)
     k.store(target, c.w.batch, here.span("t"), head, c.p, value=cast(k.let("scaled", given), target.name))

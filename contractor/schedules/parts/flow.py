@@ -11,13 +11,13 @@ chunk, follows from chunk to chunk, is 0 where the chunk fades all that passes i
 state's gradient⟩, `meets`: the target's pass leaves its state after every span, the source's meets it there. A last kernel puts them
 together.
 
-What a source is weighted by has the gradient Σ over n of key · dKey before the weight: the source's pass weights its rows last, so both of
-its halves together are that sum, and it may make them for that alone (flow "weight").
+What a source is weighted by has the gradient Σ over n of key · dKey before the weight, and a target likewise of query · dQuery: each pass
+weights its rows last, so both of its halves together are that sum, and it may make them for that alone (flow "weight").
 """
 
 from __future__ import annotations
 
-from contractor.schedules.parts.beside import weight_of
+from contractor.schedules.parts.beside import weights_of
 from contractor.schedules.parts.factors import CLOSED, LOG2E
 from contractor.schedules.parts.form import Form, Gate
 from contractor.schedules.parts.walk import Layout, Rows, Walk, head_of, rows, stream_of, table
@@ -111,10 +111,11 @@ def span_gradient(k: Builder, form: Form, gate: Gate, layout: Layout, w: Walk, l
         along = step if form.future else chunks - 1 - step
         here = rows(k, w, lane, k.let("chunk", span * each + along))
         found = summed_blocks(k, w, here)
-        if form.weight:
-            k.note("the source's pass leaves its rows without their weights")
-            weight = weight_of(k, w, here, "t")
-            found |= {name: part * weight for name, part in found.items() if name.startswith("source")}
+        if form.weights:
+            k.note("passes leave their rows without the rows' own weights")
+        for buffer, side in form.weights:
+            (weight,) = weights_of(k, (buffer,), w, here, "t")
+            found |= {name: part * weight for name, part in found.items() if name.startswith(side)}
         target, source = ("source", "target") if form.future else ("target", "source")
         late, early = (found[f"{name}_crossing"] for name in (target, source))
         inside = found[f"{target}_pairs"] - found[f"{source}_pairs"]

@@ -2,8 +2,8 @@
 
 Everything that letters and expressions can settle is settled before: operands are multiplied together, signs and phases of a transition
 stand in the query and the key, all gates of one crossing are summed. What is left is
-    result[t, p] = scale · Σ over s and n of L[t, s, …] · query[t, n] · key[s, n] · weight[s] · value[s, p] + skip · value[t, p]
-for each batch element and head, with L = support · tables · exp(Σ gates crossed between s and t).
+    result[t, p] = scale · Σ over s and n of L[t, s, …] · query[t, n] · key[s, n] · value[s, p] + skip · value[t, p]
+for each batch element and head, with L = support · tables · row weights · exp(Σ gates crossed between s and t).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contractor.program.place import Place
 
 Side = Literal["n", "p"]
 Flow = Literal["", "target", "source", "weight"]
-Weight = Literal["", "target", "source"]
+Row = Literal["target", "source"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +41,15 @@ class Gate:
 @dataclass(frozen=True, slots=True)
 class Matrix:
     """A matrix transition: "dense" (tensor [B, S, H, N, N] or fixed [H, N, N]) or "rank_one" (log, key and erase [B, S, H, N], the
-    key already multiplied by beta)."""
+    key already multiplied by beta). tied: what a rank-one step erases is what is written there, so it has no key and erase of its own: the
+    first is the contraction's key times the weight, the second the key alone."""
 
     name: str
     kind: Literal["dense", "rank_one"]
     fixed: bool = False
     log: bool = False
     shift: int = 0
+    tied: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ class Form:
     walked over is read, the one after the last is stored, [SEQUENCES, H, N, P];
     pooled: both are one tensor [SLOTS, H, N, P], and `slots` says where each sequence's is (below 0: it has none).
     flow: what the pass does for a gate's gradient, of which both sides' passes make a half, or for a weight's (see `parts.flow`).
-    weight: whose rows are multiplied by the numbers of `weight` [B, T, heads]: the sources', or in the backward of those the targets'.
+    weights: buffers [B, T, heads] whose numbers multiply the rows of all targets or of all sources.
     skip: the value at the target's own place is added, times `skip` [heads]. own: each row's own score is stored, of which a skip's
     gradient is the sum.
     """
@@ -100,7 +102,7 @@ class Form:
     final: bool = False
     pooled: bool = False
     flow: Flow = ""
-    weight: Weight = ""
+    weights: tuple[tuple[str, Row], ...] = ()
     skip: bool = False
     own: bool = False
 
@@ -118,6 +120,10 @@ class Form:
     def scalar(self) -> bool:
         """True if every transition is one number for the whole state."""
         return not self.matrices and all(not gate.features for gate in self.gates)
+
+    def weighing(self, row: Row) -> tuple[str, ...]:
+        """The buffers that multiply the rows of targets, or of sources."""
+        return tuple(name for name, own in self.weights if own == row)
 
     @property
     def spanned(self) -> bool:
@@ -199,7 +205,7 @@ def permuted(task: Task, roles: dict[str, str]) -> Task:
         future=task.form.future != (roles is not DQUERY),
         initial=False,
         final=False,
-        weight=task.form.weight if roles is DQUERY else TURNED[task.form.weight],
+        weights=task.form.weights if roles is DQUERY else tuple((name, TURNED[row]) for name, row in task.form.weights),
         skip=task.form.skip and roles is DVALUE,
     )
     dimensions = replace(task.dimensions, heads=heads)
@@ -218,5 +224,6 @@ def exchanged(step: Gate | Matrix) -> Gate | Matrix:
 
 
 ROLES = ("query", "key", "value")
-TURNED: dict[Weight, Weight] = {"": "", "source": "target", "target": "source"}
+TURNED: dict[Row, Row] = {"source": "target", "target": "source"}
+WEIGHTS: dict[Row, str] = {"target": "target_weight", "source": "source_weight"}
 SWAP: dict[Side, Side] = {"n": "p", "p": "n"}

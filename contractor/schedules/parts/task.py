@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from contractor.plan.problem import Problem
-from contractor.program.expression import Axes, Constant, Expression, Number, Variable, children
+from contractor.program.expression import Axes, Constant, Expression, Number, Relabel, Variable, children
 from contractor.program.masks.mask import Dense, Fade, Lookup, RankOne, Step
 from contractor.program.mixing import Core, Factor
 from contractor.program.place import LAG, Binary, Given, Held, Place, conjuncts
 from contractor.program.program import Definition, Program
-from contractor.schedules.parts.form import ROLES, Argument, Dimensions, Form, Gate, Matrix, Side, Table, Task
+from contractor.schedules.parts.form import ROLES, WEIGHTS, Argument, Dimensions, Form, Gate, Matrix, Side, Table, Task
 from contractor.schedules.parts.scale import scale_of
 
 REAL = {"complex64": "float32", "complex128": "float64"}
@@ -56,7 +56,7 @@ def task(core: Core, problem: Problem) -> Task:
         initial=problem.initial,
         final=problem.final,
         pooled=problem.pooled,
-        weight="source" if core.weight else "",
+        weights=tuple((WEIGHTS[row], row) for row, own in core.weights if own),
         skip=core.skip is not None,
     )
     return Task(form, shape, REAL.get(problem.dtype, problem.dtype), scale=scale_of(core.scale, problem.sizes))
@@ -191,7 +191,18 @@ def matrix(core: Core, program: Program, step: Step, index: int) -> Matrix:
         case RankOne() if inner:
             return Matrix(name, "dense", shift=step.shift)
         case RankOne():
-            return Matrix(name, "rank_one", log=step.log is not None, shift=step.shift)
+            return Matrix(name, "rank_one", log=step.log is not None, shift=step.shift, tied=tied(core, step))
+
+
+def tied(core: Core, step: RankOne) -> bool:
+    """True if a rank-one step erases at the key that the contraction writes at, by the strength that its weight is."""
+    keys = {unlabelled(value) for value in (*(factor.value for factor in core.key), step.key, step.erase)}
+    return len(core.key) == len(keys) == 1 and [factor.value for factor in core.source_weight] == [step.beta]
+
+
+def unlabelled(value: Expression) -> Expression:
+    """A tensor by its own axes."""
+    return value.value if isinstance(value, Relabel) else value
 
 
 def lookups(core: Core) -> tuple[Lookup, ...]:
@@ -262,7 +273,8 @@ def grouped(core: Core, problem: Problem, heads: int) -> Iterator[tuple[str, int
         count = count * doubled if role == "query" else count
         if count != heads:
             yield role, count
-    beside = {"weight": tuple(factor.value for factor in core.weight), "skip": () if core.skip is None else (core.skip,)}
+    beside = {WEIGHTS[row]: tuple(factor.value for factor in own) for row, own in core.weights}
+    beside["skip"] = () if core.skip is None else (core.skip,)
     for name, values in beside.items():
         if values and (count := heads_of(values, problem)) != heads:
             yield name, count
