@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import lcm
 from typing import assert_never
 
 import torch
@@ -96,7 +97,7 @@ def given(factor: Factor, grid: Grid) -> Entries:
     """What the kind's definition is given."""
     leaf = factor.leaf
     values = {name: grid.value(expression) for name, expression in leaf.arguments}
-    heads = max((value.heads for value in values.values()), default=1)
+    heads = lcm(*(value.heads for value in values.values()))
     parameters = [parameter for parameter in MASKS[leaf.kind].parameters if parameter.name in values]
     arguments = {one.name: grouped(argument(one, values[one.name], factor), heads) for one in parameters}
     has_position = {name: "T" in value.axes or "S" in value.axes for name, value in values.items()}
@@ -213,7 +214,7 @@ def width(mask: Mask, grid: Grid) -> int:
 def multiplied(left: Tensor, right: Tensor) -> Tensor:
     """A product of matrices over [batch, head, …], in the larger of their dtypes, heads grouped."""
     dtype = torch.promote_types(left.dtype, right.dtype)
-    heads = max(left.shape[1], right.shape[1])
+    heads = lcm(left.shape[1], right.shape[1])
     return grouped(left, heads).to(dtype) @ grouped(right, heads).to(dtype)
 
 

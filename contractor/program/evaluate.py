@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce
+from math import lcm
 from string import ascii_letters
 from typing import Literal, Protocol, assert_never
 
@@ -244,7 +245,7 @@ def einsum(node: Contract, operands: tuple[Value, ...]) -> Value:
 
     Raises ArgumentError where two operands give a letter different sizes (1 and another size too).
     """
-    heads = max(operand.heads for operand in operands)
+    heads = lcm(*(operand.heads for operand in operands))
     dtype = reduce(torch.promote_types, (operand.tensor.dtype for operand in operands))
     names = dict.fromkeys(letter for own in node.letters for letter in own)
     code = dict(zip(names, ascii_letters[2:], strict=False))

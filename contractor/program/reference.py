@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import reduce
 from itertools import pairwise
+from math import lcm
 from string import ascii_letters
 from typing import Literal
 
@@ -83,6 +84,7 @@ def joined(axes: tuple[str, ...], pieces: tuple[Tensor, ...]) -> Tensor:
 
 def evaluated(program: Program, operands: Mapping[str, Value]) -> tuple[Tensor, ...]:
     """The outputs of one batch of sequences."""
+    heads = most_heads(operands)
     sizes = axis_sizes(operands)
     known = dict(operands)
     reading = reading_of(known, sizes)
@@ -93,8 +95,16 @@ def evaluated(program: Program, operands: Mapping[str, Value]) -> tuple[Tensor, 
             known[definition.name] = broadcast(found, definition.axes, sizes)
     batches = [value.tensor.shape[0] for value in operands.values()]
     batch = 0 if 0 in batches else max(batches, default=1)
-    heads = max((value.heads for value in operands.values()), default=1)
     return tuple(to_call(evaluate(output, reading), batch, heads) for output in program.outputs)
+
+
+def most_heads(operands: Mapping[str, Value]) -> int:
+    """H, the most heads of any operand. Raises ArgumentError for a head count that does not divide it."""
+    heads = max((value.heads for value in operands.values()), default=1)
+    for name, value in operands.items():
+        if value.heads < 1 or heads % value.heads:
+            raise ArgumentError(f"{name} has {value.heads} heads, H is {heads}: a head count must divide it")
+    return heads
 
 
 def axis_sizes(operands: Mapping[str, Value]) -> dict[str, int]:
@@ -143,7 +153,7 @@ def mixed(node: Contract, values: tuple[Value, ...], mask: Value, sizes: Mapping
     axes = [*(operand.axes for operand in node.operands), mask.axes]
     letters = [*node.letters, ("T", "S", *node.mask_axes)]
     operands = (*values, whole)
-    heads = max(operand.heads for operand in operands)
+    heads = lcm(*(operand.heads for operand in operands))
     dtype = reduce(torch.promote_types, (operand.tensor.dtype for operand in operands))
     code = dict(zip(dict.fromkeys(letter for own in letters for letter in own), ascii_letters[2:], strict=False))
     terms: list[str] = []

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import lcm
 
 import torch
 from torch import Tensor
@@ -78,7 +79,7 @@ def aligned(values: Sequence[Value], axes: Axes) -> list[Tensor]:
     """The values as tensors that broadcast against each other over the axes, their heads matched."""
     tensors = [lined_up(value, axes) for value in values]
     counts = {tensor.shape[1] for tensor in tensors if tensor.dim()}
-    return tensors if len(counts) < 2 else [grouped(tensor, max(counts)) for tensor in tensors]
+    return tensors if len(counts) < 2 else [grouped(tensor, lcm(*counts)) for tensor in tensors]
 
 
 def broadcast(value: Value, axes: Axes, sizes: Mapping[str, int], device: torch.device | str = "cpu") -> Value:

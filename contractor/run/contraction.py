@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import reduce
+from math import lcm
 
 import opt_einsum
 import torch
@@ -19,7 +20,7 @@ def pairwise(contract: Contract, operands: tuple[Value, ...], path: Path) -> Val
     """The contraction along a path of opt_einsum's kind: each step names the operands that it joins, the result comes last."""
     if len(operands) <= 2:
         return einsum(contract, operands)
-    heads = max(operand.heads for operand in operands)
+    heads = lcm(*(operand.heads for operand in operands))
     dtype = reduce(torch.promote_types, (operand.tensor.dtype for operand in operands))
     tensors = [grouped(dimensioned(operand, letters), heads).to(dtype) for operand, letters in zip(operands, contract.letters, strict=True)]
     full = [spread(tensor, tensors) for tensor in tensors]

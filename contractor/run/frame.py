@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
+from math import lcm
 
 import torch
 from torch import Tensor
@@ -67,7 +68,7 @@ def aligned(frame: Frame, value: Expression, letters: Axes, order: Axes) -> Tens
 
 def multiplied(left: Tensor, right: Tensor) -> Tensor:
     """A product of tensors whose head counts may differ."""
-    heads = max(left.shape[1], right.shape[1])
+    heads = lcm(left.shape[1], right.shape[1])
     return grouped(left, heads) * grouped(right, heads)
 
 

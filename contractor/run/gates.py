@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import reduce
+from math import lcm
 
 import torch
 from torch import Tensor
@@ -74,7 +75,7 @@ def member_tensor(frame: Frame, fade: Fade, gate: Gate, letters: Axes) -> Tensor
 
 def added(left: Tensor, right: Tensor) -> Tensor:
     """A sum of tensors whose head counts may differ."""
-    heads = max(left.shape[1], right.shape[1])
+    heads = lcm(left.shape[1], right.shape[1])
     return grouped(left, heads) + grouped(right, heads)
 
 

@@ -190,7 +190,7 @@ def test_grouped_heads_read_the_head_of_their_group() -> None:
         "D": x["D"].repeat_interleave(2, 0),
     }
     torch.testing.assert_close(found, reference(program, spread)[0], rtol=1e-13, atol=1e-13)
-    with pytest.raises(ArgumentError, match="3 heads do not divide 4"):
+    with pytest.raises(ArgumentError, match="C has 3 heads, H is 4"):
         reference(program, x | {"C": torch.randn(2, 6, 3, 3)})
 
 
