@@ -24,7 +24,7 @@ from contractor.program.expression import (
     Variable,
     children,
 )
-from contractor.program.masks.mask import Fade
+from contractor.program.masks.mask import Fade, RankOne
 from contractor.program.program import Definition, Program
 from contractor.program.traits import arguments
 
@@ -37,7 +37,7 @@ SCALES = ("*", "/", "^", "sqrt", "rsqrt")
 
 def weighted(core: Core, values: Values) -> Core:
     """The core with what its keys and values are multiplied by at each source, one number a position, apart. values: the
-    definitions by name. Only under scalar transitions, whose orders know what to do with it."""
+    definitions by name. Only under scalar and rank-one transitions, whose orders know what to do with it."""
     if not plain(core):
         return core
     key, value = ([part for one in side for part in parts(one, values)] for side in (core.key, core.value))
@@ -49,9 +49,9 @@ def weighted(core: Core, values: Values) -> Core:
 
 
 def plain(core: Core) -> bool:
-    """True if a core's kernels may multiply rows: real numbers, under transitions that are one number for the whole state."""
-    scalar = all(isinstance(step, Fade) and not core.sides(step.value) for step in core.term.law.steps)
-    return scalar and core.number < Number.COMPLEX and not (core.batch or core.keeps)
+    """True if a core's kernels may multiply rows: real numbers, transitions that are scalars or of rank one."""
+    known = all(isinstance(step, RankOne) or (isinstance(step, Fade) and not core.sides(step.value)) for step in core.term.law.steps)
+    return known and core.number < Number.COMPLEX and not (core.batch or core.keeps)
 
 
 def parts(factor: Factor, values: Values) -> Iterator[Factor]:

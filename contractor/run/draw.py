@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from contractor.schedules.parts.form import ROLES, Gate, Matrix, Task
+from contractor.schedules.parts.form import ROLES, WEIGHTS, Gate, Matrix, Task
 from contractor.tile.kernel import Buffer
 from contractor.tile.routine import Routine
 from contractor.tile.rules import DTYPES
@@ -104,6 +104,9 @@ def dense(step: Matrix, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 def rank_one(step: Matrix, tensors: dict[str, Tensor], strength: Strength) -> dict[str, Tensor]:
     """1 − half the projection on a direction, and a log that fades."""
+    if step.tied:
+        unit = torch.nn.functional.normalize(tensors["key"].float(), dim=-1).to(tensors["key"].dtype)
+        return {"key": unit, WEIGHTS["source"]: torch.sigmoid(tensors[WEIGHTS["source"]])}
     direction = torch.nn.functional.normalize(tensors[f"{step.name}_key"], dim=-1)
     found = {f"{step.name}_key": direction / 2, f"{step.name}_erase": direction}
     log = f"{step.name}_log"

@@ -54,8 +54,7 @@ def normal(frame: Frame, task: Task) -> Normal:
                 zeros.add(crossing.gate.name)
                 crossing = replace(crossing, gate=replace(crossing.gate, by_value=True))
             gates[crossing.gate.name] = gate_tensor(frame, crossing)
-        else:
-            assert isinstance(step, Matrix)
+        elif isinstance(step, Matrix) and not step.tied:
             gates |= matrix_tensors(frame, crossing, step)
     tensors = {**operand_tensors(frame, sides), **beside(frame), **gates, **table_tensors(frame, task), **argument_tensors(frame, task)}
     flipped = core.term.mirrored

@@ -10,7 +10,7 @@ from math import lcm
 import torch
 from torch import Tensor
 
-from contractor.schedules.parts.form import Task
+from contractor.schedules.parts.form import WEIGHTS, Matrix, Task
 
 Tensors = dict[str, Tensor]
 Inner = Callable[[Task, Tensors, torch.dtype], Tensors]
@@ -19,6 +19,8 @@ Inner = Callable[[Task, Tensors, torch.dtype], Tensors]
 def around(inner: Inner, task: Task, tensors: Tensors, dtype: torch.dtype, fuses: bool, flows: bool) -> Tensors:
     """The outputs of a task. fuses: the kernels take weights and skips; flows: they leave each row's own score."""
     form = task.form
+    if not fuses and any(step.tied for step in form.matrices):
+        return around(inner, *untied(task, tensors), dtype, fuses, flows)
     apart = form if fuses else replace(form, weights=(), skip=False)
     apart = apart if flows else replace(apart, own=False)
     if apart == form:
@@ -39,6 +41,17 @@ def around(inner: Inner, task: Task, tensors: Tensors, dtype: torch.dtype, fuses
     if form.own and not apart.own:
         outputs["own"] = own_scores(tensors["query"], tensors["key"], task.dimensions.H)
     return outputs
+
+
+def untied(task: Task, tensors: Tensors) -> tuple[Task, Tensors]:
+    """The task whose rank-one steps have keys and erase vectors of their own."""
+    form, given = task.form, dict(tensors)
+    key = spread(tensors["key"], task.dimensions.H, 2)
+    for step in form.matrices:
+        if step.tied:
+            given |= {f"{step.name}_key": by_row(key, tensors[WEIGHTS["source"]]), f"{step.name}_erase": key}
+    steps = tuple(replace(step, tied=False) if isinstance(step, Matrix) else step for step in form.steps)
+    return replace(task, form=replace(form, steps=steps)), given
 
 
 def skipped(result: Tensor, tensors: Tensors) -> Tensor:

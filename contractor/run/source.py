@@ -146,6 +146,8 @@ def arguments(core: Core, program: Program, form: Form) -> Arguments:
                 yield name, gate_text(step)
             case Dense() | Fade():
                 yield name, expression_text(step.value)
+            case RankOne() if form.matrices and any(one.name == name and one.tied for one in form.matrices):
+                pass
             case RankOne():
                 yield f"{name}_key", f"{expression_text(step.beta)} * {expression_text(step.key)}"
                 yield f"{name}_erase", expression_text(step.erase)

@@ -13,7 +13,7 @@ from contractor.plan.plan import Tiling
 from contractor.schedules.parts.beside import skip_of
 from contractor.schedules.parts.ends import entering, leaving
 from contractor.schedules.parts.factors import LOG2E
-from contractor.schedules.parts.form import Form, Gate, Matrix, Task
+from contractor.schedules.parts.form import WEIGHTS, Form, Gate, Matrix, Task
 from contractor.schedules.parts.tilings import power, tiling
 from contractor.schedules.parts.turns import STATES, Turn, Turns, turn, turns
 from contractor.schedules.parts.walk import Layout, Walk, head_of, inner, outer, sizes, table, walk
@@ -155,11 +155,11 @@ def vector(here: Step, name: str, span: Span, prefix: str = "") -> Expr:
     return cast(here.k.load(f"{prefix}{name}_row", source, here.w.batch, here.position, head, span), ACC)
 
 
-def weighted(here: Step, names: tuple[str, ...], row: Expr) -> Expr:
+def weighted(here: Step, names: tuple[str, ...], row: Expr, prefix: str = "") -> Expr:
     """A row, or what it writes, times the position's numbers in some buffers."""
     for name in names:
         source, head = table(here.k, here.w, name, dtype=ACC)
-        row = row * here.k.load(f"{name}_row", source, here.w.batch, here.position, head)
+        row = row * here.k.load(f"{prefix}{name}_row", source, here.w.batch, here.position, head)
     return row
 
 
@@ -204,9 +204,17 @@ def multiplied(here: Step, step: Matrix, state: Expr, prefix: str) -> Expr:
 def erased(here: Step, step: Matrix, state: Expr, prefix: str) -> Expr:
     """diag(exp log) · state − key (eraseᵀ state)."""
     k, name = here.k, f"{prefix}{step.name}"
-    write, erase = vector(here, f"{step.name}_key", here.n, prefix), vector(here, f"{step.name}_erase", here.n, prefix)
+    write, erase = sides(here, step, prefix)
     before = k.let(f"{name}_before", state)
     kept = before
     if step.log:
         kept = before * k.let(f"{name}_factor", exp2(vector(here, f"{step.name}_log", here.n, prefix) * LOG2E))
     return k.let(f"{name}_state", kept - write * k.let(f"{name}_erased", total(erase * before, "n")))
+
+
+def sides(here: Step, step: Matrix, prefix: str) -> tuple[Expr, Expr]:
+    """The key that a rank-one step erases at, its strength in it, and what it reads the state by."""
+    if step.tied:
+        own = vector(here, "key", here.n, f"{prefix}{step.name}_")
+        return weighted(here, (WEIGHTS["source"],), own, f"{prefix}{step.name}_"), own
+    return vector(here, f"{step.name}_key", here.n, prefix), vector(here, f"{step.name}_erase", here.n, prefix)
