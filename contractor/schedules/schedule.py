@@ -173,7 +173,18 @@ def assumed(wanted: Task) -> dict[str, float]:
 
 
 def widths_of(wanted: Task) -> dict[str, int]:
-    """Bytes of an element by dtype or buffer."""
+    """Bytes of an element by dtype or buffer. What stands inside a mask is in float32 at least."""
     operand = BYTES[wanted.dtype]
+    wide = max(4, operand)
     own = ("query", "key", "value", "result", "operand", "states")
-    return {"acc": max(4, operand), "i32": 4, "i64": 8, "initial": 4, "final": 4, "pool": 4, **dict.fromkeys(own, operand)}
+    inside = (f"{step.name}_{part}" for step in wanted.form.matrices for part in ("key", "erase", "log"))
+    return {
+        "acc": wide,
+        "i32": 4,
+        "i64": 8,
+        "initial": 4,
+        "final": 4,
+        "pool": 4,
+        **dict.fromkeys(own, operand),
+        **dict.fromkeys(inside, wide),
+    }
