@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import reduce
+from operator import index
 from typing import Any
 
 import torch
@@ -21,14 +22,21 @@ def likeness(value: Any) -> Any:
     return (value.shape, value.dtype, value.device, value.layout) if isinstance(value, Tensor) else type(value)
 
 
-def length_of(operands: tuple[Operand, ...], given: dict[str, Any], ends: tuple[int, ...]) -> int:
-    """How many positions a call has. Raises ArgumentError unless the ends rise and lie within them."""
+def length_of(operands: tuple[Operand, ...], given: dict[str, Any]) -> int:
+    """How many positions a call has."""
     lengths = [given[one.name].shape[1] for one in operands if positioned(one) and isinstance(given[one.name], Tensor)]
-    length = max(lengths, default=0)
-    rising = all(type(end) is int for end in ends) and list(ends) == sorted(set(ends))
-    if not ends or not rising or not 0 <= ends[0] <= ends[-1] <= length:
-        raise ArgumentError(f"return_state must be True, False or rising positions from 0 to {length}, not {list(ends)}")
-    return length
+    return max(lengths, default=0)
+
+
+def ends_of(wanted: Any, length: int) -> tuple[int, ...]:
+    """The positions after which states are wanted. Raises ArgumentError unless they rise and lie within the length."""
+    try:
+        ends = tuple(index(end) for end in wanted)
+    except TypeError:
+        ends = ()
+    if not ends or list(ends) != sorted(set(ends)) or not 0 <= ends[0] <= ends[-1] <= length:
+        raise ArgumentError(f"return_state must be True, False or rising positions from 0 to {length}, not {wanted!r}")
+    return ends
 
 
 def positioned(operand: Operand) -> bool:

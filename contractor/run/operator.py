@@ -16,13 +16,15 @@ from contractor.program.expression import Number
 from contractor.program.mixing import contracted
 from contractor.program.program import Program
 from contractor.program.show import axes_text, show
-from contractor.run.given import as_working, cut, device_of, kind, length_of, likeness, refuse_kind, stepped, working_dtype
+from contractor.run.given import as_working, cut, device_of, ends_of, kind, length_of, likeness, refuse_kind, stepped, working_dtype
 from contractor.run.layer import Beside, Prepared, called
 from contractor.run.state import State, bounds, counted, fitted, indices, zeros
 from contractor.run.tune import Asked, noting, tuned_call
 from contractor.run.tuned import Report
 
 MOST_SHAPES = 256
+called_without_gradients = torch.no_grad()(called)  # a pool is overwritten: what a backward would have to read is gone
+OF_A_CALL = ("B", "T", "S", "packed", "initial", "final", "pooled")
 
 
 class Steps(Protocol):
@@ -116,31 +118,34 @@ class Operator:
         parts, one after the other. cu_seqlens: int32 or int64 [sequences + 1], on either device: sequences lie end to end in a batch of
         1, cu_seqlens[i] to cu_seqlens[i + 1] is one of them, which may be empty; there is a state for each. On a GPU it is not looked at,
         as that would make the host wait: it must rise from 0 to T. slots: int32 or int64 [sequences]: initial_state is a pool of states
-        (`op.pool`), of which sequence i has the one at slots[i] (below 0: none, as padding has none); they are updated in place, without
-        gradients, and the pool is what comes back. No two sequences may have one slot.
+        (`op.pool`), of which sequence i has the one at slots[i] (below 0: none, as padding has none); they are updated in place, the pool
+        is what comes back, and outputs have no gradients. No two sequences may have one slot; on a GPU slots are not looked at either.
         Raises ArgumentError if an operand is missing, unknown, given twice, of the wrong kind of number, on another device, or does not
         fit: it names operand, axis and both sizes; and where the layer has no state or takes no packed sequences, with the reason.
         Raises RefusedError if no order of evaluation may be used.
         """
         given = self.bound(positional, named)
         if not isinstance(return_state, bool):
-            return self.in_parts(given, tuple(return_state), initial_state, cu_seqlens, slots)
+            return self.in_parts(given, return_state, initial_state, cu_seqlens, slots)
         packed = counted(cu_seqlens)
         if slots is not None and initial_state is None:
             raise ArgumentError("slots are of a pool of states: give it as initial_state")
         met = self.met(given, (packed, initial_state is not None, return_state, slots is not None))
         tensors = with_numbers(given, met) if met.numbers else given
         starts = None if cu_seqlens is None else bounds(cu_seqlens, met.prepared.problem.sizes.T, met.device)
-        where = indices(slots, met.device)
+        where = indices(slots, initial_state, packed or met.prepared.problem.sizes.B, met.device)
         state = None if initial_state is None else fitted(initial_state, met.prepared.tasks, self.program.name, met.device, where)
-        found, final = called(met.prepared, tensors, met.dtype, Beside(state, starts, where))
+        found, final = (called if where is None else called_without_gradients)(
+            met.prepared, tensors, met.dtype, Beside(state, starts, where)
+        )
         outputs = tuple(as_working(output, met.dtype) for output in found)
         answer = outputs[0] if len(outputs) == 1 else outputs
         return (answer, final) if return_state else answer
 
-    def in_parts(self, given: dict[str, Any], ends: tuple[int, ...], state: Any, cu_seqlens: Any, slots: Any) -> tuple[Any, list[State]]:
+    def in_parts(self, given: dict[str, Any], wanted: Any, state: Any, cu_seqlens: Any, slots: Any) -> tuple[Any, list[State]]:
         """The outputs, and the states after so many positions each."""
-        length = length_of(self.program.operands, given, ends)
+        length = length_of(self.program.operands, given)
+        ends = ends_of(wanted, length)
         if cu_seqlens is not None or slots is not None:
             raise ArgumentError("states at positions are of whole sequences: neither packed ones nor a pool's")
         parts: list[Any] = []
@@ -170,7 +175,13 @@ class Operator:
 
     def pool(self, slots: int, device: torch.device | str | None = None, dtype: torch.dtype = torch.float32, **sizes: int) -> State:
         """A pool of states for serving: zeros for so many sequences. sizes: `H=32, N=128, P=128, …`; dtype: what states are kept in (they
-        are computed in float32), bfloat16 for half the memory. `pool[[3]]` reads one; `pool.clear([3])` makes slots new again."""
+        are computed in float32), bfloat16 for half the memory. `pool[[3]]` reads one, `pool[[3]] = state` puts one there, and
+        `pool.clear([3])` makes slots new again.
+
+        Raises ArgumentError for sizes that the layer has not, and if it carries no state.
+        """
+        if others := [name for name in sizes if name in OF_A_CALL]:
+            raise ArgumentError(f"{', '.join(others)}: a pool is for calls of any length; its sizes are H and the layer's features")
         problem = self.steps.size(self.program, T=1, B=1, pooled=True, **sizes)
         return zeros(problem, slots, torch.device(device) if device is not None else torch.get_default_device(), dtype)
 
@@ -212,8 +223,9 @@ class Operator:
         return Met(self.steps.prepare(problem, device), dtype, device, numbers)
 
     def plan(self, machine: str | None = None, **sizes: Any) -> Plan:
-        """Every order of evaluation at the given sizes (`B=4, T=4096, H=32, N=128, …, dtype="bfloat16", heads={"K": 8}`): flops, bytes,
-        milliseconds and what bounds it, or why it was refused. Needs no tensors and no GPU."""
+        """Every order of evaluation at the given sizes (`B=4, T=4096, H=32, N=128, …, dtype="bfloat16", heads={"K": 8}`; `packed=8`
+        sequences, a state handed in (`initial=True`) or out (`final=True`), or both in a pool (`pooled=True`)): flops, bytes, milliseconds
+        and what bounds it, or why it was refused. Needs no tensors and no GPU."""
         return self.steps.plan(self.steps.size(self.program, **sizes), machine)
 
     def source(self, machine: str | None = None, **sizes: Any) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, SupportsIndex
 
 import torch
 from torch import Tensor
@@ -16,6 +16,8 @@ from contractor.program.mixing import mixings
 from contractor.schedules.parts.form import Task
 from contractor.schedules.parts.task import task
 
+KEPT = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class State:
@@ -23,7 +25,8 @@ class State:
 
     tensors: for each mixing (or term of one) by name, [sequences, heads, N, P], float32 unless another dtype was asked for: what key
     and value have added up to under the mask. positions: int64 [sequences], how many positions each sequence has had. One object serves
-    a whole sequence, a part of one and a single step; index it by sequence, move it, copy it, pickle it.
+    a whole sequence, a part of one and a single step; index it by sequence (`pool[[3]] = state` puts one into a pool), move it, copy it,
+    pickle it.
     """
 
     tensors: Mapping[str, Tensor]
@@ -35,16 +38,32 @@ class State:
 
     def __getitem__(self, index: Any) -> State:
         """The state of some sequences: an index, a slice, a list or a tensor of indices; the sequence axis stays. Raises IndexError for
-        an index that there is not."""
-        single = isinstance(index, int) or (isinstance(index, Tensor) and index.dim() == 0)
-        chosen = [int(index)] if single else index
+        an index that there is not, ArgumentError for what is none."""
+        chosen = rows(index)
         return self.each(lambda tensor: tensor[chosen])
+
+    def __setitem__(self, index: Any, state: Any) -> None:
+        """Some sequences go on from other states, in place, in the dtype that is here and without gradients: as many, or one for all.
+        Raises ArgumentError if it is no state of this layer at these sizes."""
+        if not isinstance(state, State) or set(state.tensors) != set(self.tensors):
+            raise ArgumentError(f"what is put into {self!r} must be a State of the same layer, not {state!r}")
+        chosen = rows(index)
+        count = len(self.positions[chosen])
+        if len(state) not in (1, count):
+            raise ArgumentError(f"the states of {len(state)} sequences are put in place of {count}")
+        for name, tensor in self.tensors.items():
+            if tensor.shape[1:] != state.tensors[name].shape[1:]:
+                found, wanted = list(state.tensors[name].shape[1:]), list(tensor.shape[1:])
+                raise ArgumentError(f"the state of {name} must be [sequence, head, N, P] with {wanted}, not {found}, for each sequence")
+        for name, tensor in self.tensors.items():
+            tensor[chosen] = state.tensors[name].detach().to(tensor)
+        self.positions[chosen] = state.positions.to(self.positions)
 
     def __repr__(self) -> str:
         parts = ", ".join(
             f"{name} {list(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}" for name, tensor in self.tensors.items()
         )
-        return f"<State of {len(self)} sequences: {parts or 'empty'}>"
+        return f"<State of {len(self)} sequence{'' if len(self) == 1 else 's'}: {parts or 'empty'}>"
 
     def each(self, change: Callable[[Tensor], Tensor]) -> State:
         """The state with every tensor changed."""
@@ -67,12 +86,35 @@ class State:
 
     def clear(self, index: Any) -> None:
         """Some sequences begin anew, in place: an index, a slice, a list or a tensor of indices."""
+        chosen = rows(index)
         for tensor in (*self.tensors.values(), self.positions):
-            tensor[index] = 0
+            tensor[chosen] = 0
+
+
+def rows(index: Any) -> Any:
+    """What picks sequences and keeps their axis. Raises ArgumentError for what picks none."""
+    if isinstance(index, slice):
+        return index  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(index, Sequence) and not len(index):
+        return []
+    if isinstance(index, SupportsIndex) and not isinstance(index, bool) and getattr(index, "ndim", 0) == 0:
+        return [int(index)]
+    try:
+        picked = None if isinstance(index, str | bool | type(None)) else torch.as_tensor(index)
+    except (TypeError, ValueError, RuntimeError):
+        picked = None
+    if picked is None or picked.dim() != 1 or picked.is_floating_point():
+        raise ArgumentError(f"sequences are picked by an index, a slice, or a list or tensor of indices, not {index!r}")
+    return picked
 
 
 def zeros(problem: Problem, slots: int, device: torch.device, dtype: torch.dtype) -> State:
-    """A state of zeros for so many sequences of a layer at a problem's sizes."""
+    """A state of zeros for so many sequences of a layer at a problem's sizes. Raises ArgumentError if there can be none."""
+    if type(slots) is not int or slots < 0:
+        raise ArgumentError(f"a pool has a whole number of slots, not {slots!r}")
+    if dtype not in KEPT:
+        kinds = ", ".join(str(one).removeprefix("torch.") for one in KEPT)
+        raise ArgumentError(f"states are kept in {kinds}, not {dtype!r}")
     cores = [core for mixing in mixings(problem.program) for core in mixing.terms]
     shapes = {core.name: task(core, problem).dimensions for core in cores}
     tensors = {name: torch.zeros(slots, one.H, one.N, one.P, device=device, dtype=dtype) for name, one in shapes.items()}
@@ -115,12 +157,25 @@ def fitted_pool(state: Any, tasks: Mapping[str, Task], layer: str, device: torch
     return state
 
 
-def indices(slots: Any, device: torch.device) -> Tensor | None:
-    """The slots of a pool as kernels read them, int64 on the device. Raises ArgumentError for what is no list of indices."""
+def indices(slots: Any, pool: Any, sequences: int, device: torch.device) -> Tensor | None:
+    """The slots of a pool as kernels read them, int64 on the device. Raises ArgumentError for what is no list of as many indices as there
+    are sequences.
+
+    They are looked at where they are on the CPU, as that needs no waiting: none may be beyond the pool, and none may be there twice.
+    """
     if slots is None:
         return None
     if not isinstance(slots, Tensor) or slots.dim() != 1 or slots.dtype not in (torch.int32, torch.int64):
         raise ArgumentError("slots must be a tensor of int32 or int64: for each sequence the index of its state in the pool, or -1")
+    if len(slots) != sequences:
+        raise ArgumentError(f"slots has {len(slots)} indices, and there are {sequences} sequences: each has one, or -1")
+    if slots.device.type == "cpu" and isinstance(pool, State):
+        taken = sorted(slot for slot in slots.tolist() if slot >= 0)
+        if taken and taken[-1] >= len(pool):
+            raise ArgumentError(f"slots has {taken[-1]}, and the pool has {len(pool)} slots")
+        twice = next((slot for slot, later in pairwise(taken) if slot == later), None)
+        if twice is not None:
+            raise ArgumentError(f"slots has {twice} twice: no two sequences may have one state")
     return slots.to(device, torch.int64, non_blocking=True)
 
 
