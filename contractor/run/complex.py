@@ -31,7 +31,8 @@ def units(doublings: int, device: torch.device) -> Tensor:
 
 
 def as_complex(result: Tensor, parts: Tensor, outer: bool) -> Tensor:
-    """The kernel's real result [B, T, H · parts, P (2P if outer)] as a complex one [B, T, H, P]."""
+    """The kernel's real result [B, T, H · parts, P (2P if outer)] as a complex one [B, T, H, P], in complex64 at least."""
+    result = result.to(torch.promote_types(result.dtype, torch.float32))  # there are no complex numbers of 16-bit parts to work with
     left, right = result.tensor_split(2, -1) if outer else (result, torch.zeros_like(result))
     whole = torch.complex(left, right)
     if len(parts) == 1:

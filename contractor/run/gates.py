@@ -149,7 +149,8 @@ def turned_by(frame: Frame, fade: Fade, sides: Sides) -> Sides:
     if core.term.mirrored and position:
         value = value.flip(2)
     turns = prefix(value, fade.log, 2, positions) if position else fixed_prefix(value, fade, positions)
-    turns = padded(turns, 2, frame.length, 1.0)
+    kind = like(frame, fade.value) if turns.is_complex() else frame.dtype  # a sign is one in any dtype
+    turns = padded(turns.to(kind), 2, frame.length, 1.0)
     early = shifted(turns) if fade.shift else turns
     if core.term.mirrored:
         turns, early = turns.flip(2), early.flip(2)
