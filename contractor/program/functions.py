@@ -237,5 +237,9 @@ ROWS = (
 )
 ELEMENTWISE: dict[str, Function] = {row.name: row for row in ROWS}
 SIGNS = ("+", "-", "*", "/", "^", "negate")
+# Those that kernels apply to an operand as they read it (`schedules.parts.maps` has the rules).
+MAPS = frozenset((
+    "+", "-", "*", "/", "negate", "exp", "log", "sqrt", "rsqrt", "abs", "square", "sigmoid", "softplus", "silu", "relu", "elu", "tanh",
+))  # fmt: skip
 REDUCTIONS = ("sum", "mean", "max", "softmax", "l2norm", "rmsnorm")
 FUNCTIONS = tuple(dict.fromkeys((*(name for name in ELEMENTWISE if name not in SIGNS), *REDUCTIONS, "pos", "concat", "outer")))

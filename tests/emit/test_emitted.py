@@ -230,11 +230,12 @@ def test_a_single_column_comes_back_in_float32() -> None:
 def test_two_mixings_are_two_functions() -> None:
     names = functions(emitted(Path(__file__).parent.parent / "specs" / "linear_attention.ctr", "cpu"))
     query, key, value = (torch.rand(2, 128, 4, 64, dtype=torch.float64) for _ in range(3))
-    result = names["linear_attention_Y"](query, key, value)
     norm = names["linear_attention_Z"](query, key, torch.ones(2, 128, 1, 1, dtype=torch.float64))
-    weights = torch.einsum("bthn,bshn->bhts", query, key).tril()
-    torch.testing.assert_close(result, torch.einsum("bhts,bshp->bthp", weights, value))
+    result = names["linear_attention_Y"](query, key, value, target_weight=1 / norm[..., 0])
+    phi_query, phi_key = (torch.nn.functional.elu(one) + 1 for one in (query, key))
+    weights = torch.einsum("bthn,bshn->bhts", phi_query, phi_key).tril()
     torch.testing.assert_close(norm[..., 0], weights.sum(-1).transpose(1, 2))
+    torch.testing.assert_close(result, torch.einsum("bhts,bshp->bthp", weights, value) / norm)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
-"""What a result is multiplied by, as a number: an expression of numbers and sizes."""
+"""Sizes in expressions are numbers once a problem is posed: what a result is multiplied by, constants of feature maps."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import torch
 
@@ -24,3 +26,14 @@ def scale_of(expression: Expression | None, sizes: Sizes) -> float:
             return float(ELEMENTWISE[expression.function].apply(*values))
         case _:
             raise TileError(f"a scale is made of numbers and sizes, not of {type(expression).__name__}")
+
+
+def settled(expression: Expression, sizes: Sizes) -> Expression:
+    """An expression whose sizes are numbers."""
+    match expression:
+        case Size():
+            return Constant(float(sizes[expression.axis]))
+        case Apply():
+            return replace(expression, arguments=tuple(settled(one, sizes) for one in expression.arguments))
+        case _:
+            return expression

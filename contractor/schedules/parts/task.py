@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from contractor.plan.problem import Problem
-from contractor.program.expression import Axes, Constant, Expression, Number, Relabel, Variable, children
+from contractor.program.expression import Axes, Expression, Number, Relabel, Variable, children
 from contractor.program.masks.mask import Dense, Fade, Lookup, RankOne, Step
 from contractor.program.mixing import Core, Factor
-from contractor.program.place import LAG, Binary, Given, Held, Place, conjuncts
 from contractor.program.program import Definition, Program
-from contractor.schedules.parts.form import ROLES, WEIGHTS, Argument, Dimensions, Form, Gate, Matrix, Side, Table, Task
-from contractor.schedules.parts.scale import scale_of
+from contractor.schedules.parts.conditions import arguments, direction
+from contractor.schedules.parts.form import ROLES, WEIGHTS, Dimensions, Form, Gate, Matrix, Side, Table, Task
+from contractor.schedules.parts.scale import scale_of, settled
 
 REAL = {"complex64": "float32", "complex128": "float64"}
 SIDES: dict[str, Side] = {"inner": "n", "outer": "p"}
@@ -57,47 +57,10 @@ def task(core: Core, problem: Problem) -> Task:
         final=problem.final,
         pooled=problem.pooled,
         weights=tuple((WEIGHTS[row], row) for row, own in core.weights if own),
+        maps=tuple((role, settled(own, problem.sizes)) for role, own in core.maps),
         skip=core.skip is not None,
     )
     return Task(form, shape, REAL.get(problem.dtype, problem.dtype), scale=scale_of(core.scale, problem.sizes))
-
-
-def direction(support: Place | None) -> tuple[bool, bool, Place | None]:
-    """(a source is never after its target, nor at it, what else must hold)."""
-    parts = list(conjuncts(support))
-    rest = [part for part in parts if part not in (LAG >= 0, LAG >= 1)]
-    joined: Place | None = None
-    for part in rest:
-        joined = part if joined is None else Binary("&", joined, part)
-    return len(rest) < len(parts), (LAG >= 1) in parts, joined
-
-
-def arguments(support: Place | None) -> tuple[Argument, ...]:
-    """The arguments of a support that are read from tensors: all but numbers."""
-    found: dict[Expression, bool] = {}
-    for node in nodes(support):
-        if isinstance(node, Held):
-            found[node.value] = True
-        elif isinstance(node, Given) and not isinstance(node.value, Constant):
-            found[node.value] = False
-    names = [("labels" if held else "bound") for held in found.values()]
-    unique = [name if names.count(name) == 1 else f"{name}_{names[:index].count(name) + 1}" for index, name in enumerate(names)]
-    return tuple(Argument(name, value, held) for name, (value, held) in zip(unique, found.items(), strict=True))
-
-
-def nodes(place: Place | None) -> Iterator[Place]:
-    """Every node of a place."""
-    if place is None:
-        return
-    yield place
-    match place:
-        case Binary():
-            yield from nodes(place.left)
-            yield from nodes(place.right)
-        case Held():
-            yield from nodes(place.at)
-        case _:
-            return
 
 
 def crossings(core: Core, program: Program) -> tuple[Crossing | Step, ...]:
