@@ -177,5 +177,6 @@ def head_counts(program: Program, most: int, heads: Mapping[str, int]) -> tuple[
         if count < 1:
             raise ArgumentError(f"{name} has {count} heads: there must be at least one")
         if most % count:
-            raise ArgumentError(f"{name} has {count} heads, H is {most}: a head count must be {most}, 1 or a divisor of {most}")
+            whose = next((f" ({other}'s)" for other, own in heads.items() if own == most), "")
+            raise ArgumentError(f"{name} has {count} heads, H is {most}{whose}: a head count must be {most}, 1 or a divisor of {most}")
     return tuple((name, heads[name]) for name in names if heads.get(name, most) != most)

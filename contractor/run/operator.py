@@ -186,13 +186,15 @@ class Operator:
         return zeros(problem, slots, torch.device(device) if device is not None else torch.get_default_device(), dtype)
 
     def tune(
-        self, *positional: Any, initial_state: Any = None, return_state: bool = False, cu_seqlens: Tensor | None = None, **named: Any
+        self, *positional: Any, initial_state: Any = None, return_state: Any = False, cu_seqlens: Tensor | None = None, **named: Any
     ) -> Report:
         """Measures the best tilings of every kernel that such a call runs, and of its backward if an operand wants gradients; keeps the
         fastest whose numbers hold, on the disk, for all lengths. Takes what a call takes (but no pool), and seconds to minutes.
 
         Candidates for a GPU run in another process, as some may fault; it wants the GPU for itself. The report prints as a table.
         """
+        if not isinstance(return_state, bool):
+            raise ArgumentError(f"what is tuned is a whole call: return_state must be True or False, not {return_state!r}")
         noted: list[Asked] = []
         given, watched = self.bound(positional, named), Operator(self.program, self.steps)
         met = watched.met(given, (counted(cu_seqlens), initial_state is not None, return_state, False))

@@ -79,7 +79,7 @@ def test_shapes(scores: Program, taylor: Program) -> None:
         ({"K": (2, 7, 2, 5)}, "Q has N = 4, but K has N = 5"),
         ({"K": (2, 7, 2, 1)}, "Q has N = 4, but K has N = 1; only batch and heads are shared by a size of 1"),
         ({"V": (2, 6, 8, 3)}, "K has S = 7, but V has S = 6"),
-        ({"K": (2, 7, 3, 4)}, "K has 3 heads, H is 8: a head count must be 8, 1 or a divisor of 8"),
+        ({"K": (2, 7, 3, 4)}, "K has 3 heads, H is 8 (Q's): a head count must be 8, 1 or a divisor of 8"),
         ({"K": (3, 7, 2, 4)}, "Q has batch 2, but K has batch 3: it must be 2 or 1"),
         ({"K": (7, 2, 4)}, "K has 3 dimensions (7, 2, 4); expected 4: [batch, S, head, N]"),
         ({"W": (1,)}, "unknown operand W; this layer takes Q, K, V"),

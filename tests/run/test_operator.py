@@ -101,7 +101,7 @@ def test_gradients_reach_every_operand() -> None:
         ({"R": torch.ones(1)}, "retention has no operand R; it has Q, K, V, gamma"),
         ({"K": torch.ones(2, 20, 4, 7)}, "Q has N = 8, but K has N = 7"),
         ({"Q": torch.ones(2, 20, 8)}, "Q has 3 dimensions (2, 20, 8); expected 4: [batch, T, head, N]"),
-        ({"V": torch.ones(2, 20, 3, 6)}, "V has 3 heads, H is 4: a head count must be 4, 1 or a divisor of 4"),
+        ({"V": torch.ones(2, 20, 3, 6)}, "V has 3 heads, H is 4 (Q's): a head count must be 4, 1 or a divisor of 4"),
         ({"V": torch.ones(3, 20, 4, 6)}, "Q has batch 2, but V has batch 3: it must be 2 or 1"),
         ({"V": torch.ones(2, 21, 4, 6)}, "K has S = 20, but V has S = 21"),
         ({"gamma": torch.ones(3)}, "gamma has 3 heads"),
