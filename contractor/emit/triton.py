@@ -181,9 +181,11 @@ class Printer:
         """A block written to memory."""
         buffer, inside = one.target, bounds(one.index, one.value.axes)
         if buffer.via == "descriptor":
-            leading = rows_at(one.index)
-            shape = ", ".join((*("1" for _ in range(leading)), self.shape(one.value.axes)))
-            value = f"{self.atom(one.value)}.reshape({shape})" if leading else self.text(one.value)
+            leading, axes = rows_at(one.index), axes_of(one.index)
+            shape = ", ".join((*("1" for _ in range(leading)), self.shape(axes)))
+            turned = one.value.axes != axes
+            atom = f"tl.trans({self.text(one.value)})" if turned else self.atom(one.value)
+            value = f"{atom}.reshape({shape})" if leading else atom if turned else self.text(one.value)
             return f"{buffer.name}.store([{self.listed(corner(one.index, buffer))}], {value})"
         mask = "" if inside is None else f", mask={self.view(inside, one.value.axes)}"
         return f"tl.store({self.pointer(buffer, one.index, one.value.axes)}, {self.text(one.value)}{mask})"

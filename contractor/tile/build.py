@@ -90,7 +90,7 @@ class Builder:
         return tile
 
     def store(self, target: Buffer, *index: Expr | Span | int, value: Expr) -> None:
-        """A block of a buffer takes a value, whose axes are those of the spans (through a descriptor in order)."""
+        """A block of a buffer takes a value, whose axes are those of the spans, in any order."""
         where = accessed(target, index)
         if sorted(value.axes) != sorted(axes_of(where)):
             raise TileError(f"store of {listed(value.axes)} into {listed(axes_of(where))} of {target.name}")

@@ -25,7 +25,7 @@ def check(kernel: Kernel) -> Kernel:
             case Load():
                 access(kernel, one.source, one.index, one.tile.axes)
             case Store():
-                access(kernel, one.target, one.index, one.value.axes)
+                access(kernel, one.target, one.index, axes_of(one.index) if one.target.via == "descriptor" else one.value.axes)
                 stored(one)
             case Full() if one.tile.dtype != ACC:
                 raise TileError(f"{one.tile.name}: an accumulator of {one.tile.dtype}")
@@ -142,7 +142,7 @@ def held(places: Expr) -> bool:
 def stored(one: Store) -> None:
     """What is stored has the block's axes and the buffer's dtype."""
     axes = axes_of(one.index)
-    if sorted(one.value.axes) != sorted(axes) or (one.target.via == "descriptor" and one.value.axes != axes):
+    if sorted(one.value.axes) != sorted(axes):
         raise TileError(f"store of {listed(one.value.axes)} into {listed(axes)} of {one.target.name}")
     if one.value.dtype != one.target.dtype:
         raise TileError(f"store of {one.value.dtype} into {one.target.name}, which holds {one.target.dtype}: cast it")
