@@ -69,6 +69,8 @@ def runnable(problem: Problem) -> Problem:
         raise ArgumentError(f"the layer is run in a real dtype, not {problem.dtype}")
     if problem.packed is not None:
         raise ArgumentError("packed sequences are not run yet")
+    if problem.initial or problem.final:
+        raise ArgumentError("states are not handed in or out here; `contractor plan` prices them")
     return problem
 
 

@@ -56,7 +56,14 @@ def headline(plan: Plan) -> str:
     sizes = " ".join(f"{axis}={size}" for axis, size in problem.sizes.mapping.items())
     heads = "".join(f", {count} {'head' if count == 1 else 'heads'} of {name}" for name, count in problem.heads)
     packed = f", {problem.packed.sequences} packed sequences" if problem.packed else ""
-    return f"{problem.program.name}  {sizes} {problem.dtype}{heads}{packed}  on {plan.machine.name}"
+    return f"{problem.program.name}  {sizes} {problem.dtype}{heads}{packed}{states(problem)}  on {plan.machine.name}"
+
+
+def states(problem: Problem) -> str:
+    """Which states are handed in and out, in words."""
+    if problem.pooled:
+        return ", states in a pool"
+    return (", a state handed in" if problem.initial else "") + (", a state handed out" if problem.final else "")
 
 
 def orders(choice: Choice) -> tuple[Table, ...]:
@@ -147,6 +154,9 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "dtype": problem.dtype,
         "heads": dict(problem.heads),
         "packed": problem.packed.sequences if problem.packed else None,
+        "initial": problem.initial,
+        "final": problem.final,
+        "pooled": problem.pooled,
         "machine": plan.machine.name,
         "mixings": [choice_json(choice) for choice in plan.choices],
         "contractions": [pairwise_json(each) for each in plan.contractions],

@@ -98,7 +98,14 @@ def assemble(
     features = tuple((axis, sizes[axis]) for axis in known.axes)
     whole = Sizes(sizes["B"], targets, sources, sizes["H"], features)
     return Problem(
-        program, whole, cast(DType, dtype), heads, None if packed is None else Packed(packed), initial or pooled, final or pooled, pooled
+        program,
+        whole,
+        cast(DType, dtype),
+        heads,
+        None if packed is None else Packed(packed),
+        bool(initial or pooled),
+        bool(final or pooled),
+        bool(pooled),
     )
 
 

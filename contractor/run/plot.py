@@ -6,6 +6,7 @@ Loaded only when a picture is asked for: matplotlib takes its time to import, an
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -39,15 +40,16 @@ def plot(tables: Sequence[Table], axis: str, title: str, path: Path) -> None:
 
 
 def draw(panel: Any, found: Sequence[Line], axis: str, says: str) -> None:
-    """One panel: ours drawn through, peers dashed."""
+    """One panel: ours drawn through, peers dashed; a line has a gap where it was not timed."""
+    sizes = sorted({size for line in found for size, _ in line.points})
     for line in found:
-        sizes, times = [size for size, _ in line.points], [time for _, time in line.points]
+        timed = dict(line.points)
+        times = [timed.get(size, nan) for size in sizes]
         panel.plot(sizes, times, marker="o", markersize=3, linestyle="-" if line.ours else "--", label=line.name)
     for crossing in crossovers(found):
         panel.plot([crossing.size], [crossing.milliseconds], marker="x", color="black", markersize=7, linestyle="none")
         text = f"{axis} = {crossing.size:.0f}"
         panel.annotate(text, (crossing.size, crossing.milliseconds), textcoords="offset points", xytext=(6, -12), fontsize=8)
-    sizes = sorted({size for line in found for size, _ in line.points})
     panel.set_xscale("log", base=2)
     panel.set_yscale("log")
     panel.set_xticks(sizes, [f"{size:,}" for size in sizes], rotation=45)

@@ -38,6 +38,8 @@ def drawn(operand: Operand, problem: Problem, use: str, generator: torch.Generat
     if operand.number is Number.COMPLEX:
         return as_complex(torch.randn(*shape, 2, generator=generator, dtype=torch.promote_types(dtype, torch.float32)), use)
     low, high = max(operand.low, -MOST), min(operand.high, MOST)
+    if use == FACTOR and low >= 0:  # near 0 hardly anything is carried on, and a gradient is a difference of what is
+        low = (low + high) / 2
     if not (math.isinf(operand.low) and math.isinf(operand.high)):
         return (low + (high - low) * torch.rand(shape, generator=generator)).to(dtype)
     return fading(torch.randn(shape, generator=generator), use).to(dtype)

@@ -504,6 +504,21 @@ def test_the_plot_is_a_picture(tmp_path: Path) -> None:
     plot.plot([replace(table, rows=()) for table in tables()], "T", "nothing", path)
 
 
+def test_a_line_has_a_gap_where_it_was_not_timed() -> None:
+    drawn: list[tuple[list[int], list[float]]] = []
+
+    class Panel:
+        """What is drawn on it."""
+
+        def __getattr__(self, name: str) -> Any:
+            return (lambda sizes, times, **_: drawn.append((sizes, times))) if name == "plot" else lambda *_, **__: None
+
+    whole, broken = Line("chunked", True, ((2, 1.0), (4, 1.0), (8, 1.0))), Line("quadratic", True, ((2, 2.0), (8, 2.0)))
+    plot.draw(Panel(), [whole, broken], "T", "forward")
+    assert drawn[0] == ([2, 4, 8], [1.0, 1.0, 1.0])
+    assert drawn[1][0] == [2, 4, 8] and math.isnan(drawn[1][1][1])
+
+
 def test_a_plot_without_matplotlib_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(plot, "Figure", None)
     with pytest.raises(ArgumentError, match=r"pip install 'contractor\[plot\]'"):

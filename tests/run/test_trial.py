@@ -43,6 +43,15 @@ def test_random_operands_keep_promises_and_repeat() -> None:
     assert first["gamma"].min() >= 0 and first["gamma"].max() <= 1
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_random_decays_carry_something_on(seed: int) -> None:
+    """Few heads: none of them may have a decay so near 0 that its own gradient, a difference of what is carried on, says nothing."""
+    program = program_of(next(spec for spec in SPECS if spec.stem == "retention"))
+    posed = problem_from_sizes(program, dtype="float32", B=1, T=256, H=2, N=16, P=16)
+    assert sample(posed, seed=seed)["gamma"].min() >= 0.5
+    assert trial(operator(program, Options()), posed, "cpu", seed=seed).right
+
+
 def test_a_wrong_number_is_found() -> None:
     posed = problem(next(spec for spec in SPECS if spec.stem == "retention"), "float64")
     op = operator(posed.program, Options())
