@@ -161,7 +161,7 @@ def prepared(problem: Problem, device: torch.device, options: Options) -> Prepar
     def path(contract: Contract) -> tuple[tuple[int, ...], ...]:
         return path_of(contract, problem, found.machine)
 
-    return prepare(problem, evaluator, path)
+    return prepare(problem, evaluator, path, generated=backend == "triton")
 
 
 @lru_cache(maxsize=1024)

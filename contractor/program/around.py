@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
 
-from contractor.program.core import Core, Factor, X
+from contractor.program.core import Core, Factor
 from contractor.program.expression import (
     POSITIONS,
     Apply,
@@ -25,7 +24,6 @@ from contractor.program.expression import (
     Variable,
     children,
 )
-from contractor.program.functions import MAPS
 from contractor.program.masks.mask import Fade, RankOne
 from contractor.program.program import Definition, Program
 from contractor.program.traits import arguments
@@ -84,54 +82,6 @@ def in_order(factor: Factor, product: Expression) -> tuple[str, ...]:
     """The letters of a factor in the order of another expression for its value."""
     letter = dict(zip(factor.value.axes, factor.letters, strict=True))
     return tuple(letter[axis] for axis in product.axes)
-
-
-# ---- feature maps -----------------------------------------------------------------------------------------------------------------
-
-ROLES: tuple[Literal["query", "key"], ...] = ("query", "key")
-
-
-def featured(core: Core, values: Values) -> Core:
-    """The core with the feature maps of its query and its key apart from what they are maps of."""
-    if not plain(core) or core.matrix or core.tables:
-        return core
-    maps: list[tuple[Literal["query", "key"], Expression]] = []
-    for role in ROLES:
-        side: tuple[Factor, ...] = core.query if role == "query" else core.key
-        found = map_of(side[0], values) if len(side) == 1 else None
-        if found is not None:
-            core = replace(core, query=(found[0],)) if role == "query" else replace(core, key=(found[0],))
-            maps.append((role, found[1]))
-    return replace(core, maps=tuple(maps))
-
-
-def map_of(factor: Factor, values: Values) -> tuple[Factor, Expression] | None:
-    """What a factor is a map of, and the map; None if it is none."""
-    bases: list[Expression] = []
-    made = mapping(factor.value, set(factor.value.axes), values, bases)
-    if made is None or made == X or len(set(bases)) != 1:
-        return None
-    letter = dict(zip(factor.value.axes, factor.letters, strict=True))
-    return Factor(bases[0], tuple(letter[axis] for axis in bases[0].axes)), made
-
-
-def mapping(value: Expression, axes: set[str], values: Values, bases: list[Expression]) -> Expression | None:
-    """An expression as one of numbers and `X`; what `X` stands for is added to `bases`."""
-    found = named(value, values)
-    match found:
-        case Constant():
-            return Constant(float(found.value))
-        case Size():
-            return None if found.axis in POSITIONS else found
-        case Apply(number=Number.REAL) if found.function in MAPS:
-            made = [mapping(one, axes, values, bases) for one in found.arguments]
-            known = tuple(one for one in made if one is not None)
-            return Apply(found.function, known, (), Number.REAL) if len(known) == len(made) else None
-        case _ if set(value.axes) == axes and value.number is Number.REAL and isinstance(value, Variable | Relabel):
-            bases.append(value)
-            return X
-        case _:
-            return None
 
 
 # ---- what is done with the result ---------------------------------------------------------------------------------------------------

@@ -12,14 +12,13 @@ from itertools import count
 from typing import Literal
 
 from contractor.errors import RefusedError
-from contractor.program.expression import Apply, Axes, Contract, Expression, Number, Variable
+from contractor.program.expression import Apply, Axes, Contract, Expression, Number
 from contractor.program.laws import Term, as_lookup
 from contractor.program.masks.mask import Dense, Fade, Lookup, RankOne, Rotation
 from contractor.program.place import Place, S, T
 
 OTHER = {"T": "S", "S": "T"}
 KEPT = "S'"  # the letter of a result that keeps S beside T
-X = Variable("x", (), Number.REAL)  # the argument of a map
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +42,7 @@ class Core:
     afterwards. With a matrix mask `inner` is the matrix' row (the query's letters) and `column` the key's. mask_letters: the mask's own
     feature letters under the contraction's names. axis_of: which axis of the program gives a letter its size. tables: the entrywise
     factors, each with the letters of its axes behind those of its index. source_weight,
-    target_weight: factors of each source, and of each target of the result, that are one number a position. maps: what query and key are
-    as functions of their one factor, an expression of numbers and `X`, element by element.
+    target_weight: factors of each source, and of each target of the result, that are one number a position.
     scale: what the result is multiplied by; skip: what of the value at the target's own place is added to it then (None: 1 and nothing).
     exchanged: the result has S and not T, so the two stand in each
     other's place, in operands and mask alike. axes: the result's.
@@ -68,7 +66,6 @@ class Core:
     exchanged: bool = False
     source_weight: tuple[Factor, ...] = ()
     target_weight: tuple[Factor, ...] = ()
-    maps: tuple[tuple[Literal["query", "key"], Expression], ...] = ()
     scale: Expression | None = None
     skip: Expression | None = None
 

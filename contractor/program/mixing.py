@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from contractor.program.around import Around, around, featured, plain, weighted
+from contractor.program.around import Around, around, plain, weighted
 from contractor.program.core import Core, Factor, core, unused
 from contractor.program.expression import POSITIONS, Contract, Expression, Number, Reduce, Variable, children
 from contractor.program.laws import terms
@@ -36,11 +36,7 @@ def mixings(program: Program) -> tuple[Mixing, ...]:
     values = {one.name: one.value for one in program.definitions if isinstance(one, Definition)}
     wholes = around(program, tuple(expression for _, expression in places(program)))
     return tuple(
-        mixing(
-            name,
-            wholes.get(contract, Around(contract, contract)),
-            tuple(featured(weighted(one, values), values) for one in cores(name, contract)),
-        )
+        mixing(name, wholes.get(contract, Around(contract, contract)), tuple(weighted(one, values) for one in cores(name, contract)))
         for contract, name in found.items()
     )
 

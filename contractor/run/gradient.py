@@ -14,7 +14,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from contractor.run.outside import by_row, featured, sloped
+from contractor.run.outside import by_row
 from contractor.schedules.parts.factors import CLOSED, LOG2E
 from contractor.schedules.parts.flow import HALVES
 from contractor.schedules.parts.form import DKEY, DQUERY, DVALUE, ROLES, WEIGHTS, Flow, Gate, Row, Task, permuted
@@ -61,8 +61,6 @@ def gradients(task: Task, tensors: Tensors, outputs: Tensors, arrived: Arrived, 
     gates = tuple(gate for gate in task.form.gates if gate.name in wanted)
     shape, rows = task.dimensions, bool(gates) or bool(wanted & {*WEIGHTS.values()})
     fused = rows and shape.P > 1 and 0 not in (shape.B, shape.T, shape.H, shape.N) and passes.flows(task)
-    if rows and not fused and task.form.maps:
-        return of_features(task, tensors, outputs, arrived, wanted, passes)
     if fused:
         found = fused_passes(task, tensors, arrived, wanted, passes)
     else:
@@ -75,17 +73,6 @@ def gradients(task: Task, tensors: Tensors, outputs: Tensors, arrived: Arrived, 
             whole = by_suffix(task, gate, tensors, found, outputs, arrived, passes.kernel)
         found[gate.name] = laid_out(gate, tensors[gate.name], whole)
     return {name: summed_over_groups(one, tensors[name]) if name in SUMMED else one for name, one in found.items() if name in wanted}
-
-
-def of_features(task: Task, tensors: Tensors, outputs: Tensors, arrived: Arrived, wanted: frozenset[str], passes: Passes) -> Tensors:
-    """The same through features made before: gradients of gates and weights outside the passes are sums over features."""
-    maps = dict(task.form.maps)
-    exact = {role: tensors[role].to(torch.promote_types(tensors[role].dtype, torch.float32)) for role in maps}
-    given = tensors | {role: featured(own, exact[role]).to(tensors[role].dtype) for role, own in maps.items()}
-    found = gradients(replace(task, form=replace(task.form, maps=())), given, outputs, arrived, wanted, passes)
-    for role in wanted & {*maps}:
-        found[role] = sloped(maps[role], tensors[role], found[role].to(exact[role].dtype)).to(tensors[role].dtype)
-    return found
 
 
 SUMMED = (*ROLES, *WEIGHTS.values(), "skip")
@@ -132,9 +119,6 @@ def backward_pass(
     if state is not None:
         inputs["initial"] = state if name == "value" else state.mT
     handed = "initial" in wanted if name == "value" else flow == "target" and arrived.final is not None
-    if flow or turned.form.slope is not None:
-        turned = with_operand(turned, task, name)
-        inputs["operand"] = tensors[name]
     own = name == "query" and "skip" in wanted
     form = replace(turned.form, initial=state is not None, final=handed, flow=flow, own=own)
     return replace(turned, form=form), inputs
@@ -187,8 +171,8 @@ def fused_passes(task: Task, tensors: Tensors, arrived: Arrived, wanted: frozens
         if not flow and name not in wanted and not (turned.form.final or turned.form.own):
             continue
         if flow:
-            turned = replace(turned, careful=careful)
-            inputs |= states
+            turned = replace(with_operand(turned, task, name), careful=careful)
+            inputs |= {"operand": tensors[name]} | states
         outputs = passes.kernel(turned, inputs, tensors[name].dtype)
         found[name] = outputs["result"]
         found |= beside(task, turned, outputs)

@@ -6,7 +6,7 @@ Expressions run as torch; each mixing is brought to normal form and evaluated in
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from contractor.plan.problem import Problem
 from contractor.program.dense import Grid, dense_mask
+from contractor.program.elementwise import Chain, chains
 from contractor.program.evaluate import evaluate
 from contractor.program.expression import Apply, Contract, Expression, Number, Reduce, Variable
 from contractor.program.mixing import Core, Mixing, contractions, mixings, places
@@ -22,11 +23,13 @@ from contractor.program.reduce import masked_softmax
 from contractor.program.values import Value, broadcast, from_call, to_call
 from contractor.run.contraction import Path, pairwise
 from contractor.run.direct import Direct, direct
+from contractor.run.elementwise import mapped
 from contractor.run.frame import Frame
 from contractor.run.mix import Evaluator, mixed
 from contractor.run.normal import Normal, normal
 from contractor.run.state import State
 from contractor.schedules.parts.form import Task
+from contractor.schedules.parts.scale import settled
 from contractor.schedules.parts.task import task
 
 Choose = Callable[[Core], Evaluator]
@@ -37,8 +40,9 @@ Order = Callable[[Contract], Path]
 class Prepared:
     """What every call at the same sizes shares: each mixing by the identity of the node that its kernels give, each order of an ordinary
     contraction by that of its node, each core's task, how it is evaluated, and its direct route if it has one by the core's name; sizes,
-    operands and definitions by name. real: the dtype of reals that come of integers, float32 at least.
-    alone: the core whose result, as the kernel gives it, is the layer's only output, if there is such a one."""
+    operands and definitions by name. real: the dtype of reals that come of integers, float32 at least. alone: the core whose result, as
+    the kernel gives it, is the layer's only output, if there is such a one. chains: of elementwise functions that have kernels, by the
+    identity of their nodes."""
 
     problem: Problem
     mixings: dict[int, Mixing]
@@ -51,10 +55,12 @@ class Prepared:
     operands: dict[str, Operand]
     definitions: dict[str, Definition]
     alone: Core | None
+    chains: dict[int, Chain]
 
 
-def prepare(problem: Problem, choose: Choose, order: Order) -> Prepared:
-    """Prepares a problem. Raises RefusedError if a core has no order of evaluation."""
+def prepare(problem: Problem, choose: Choose, order: Order, generated: bool) -> Prepared:
+    """Prepares a problem. generated: chains of elementwise functions have kernels. Raises RefusedError if a core has no order of
+    evaluation."""
     program = problem.program
     found = mixings(program)
     known = {id(mixing.whole): mixing for mixing in found}
@@ -79,6 +85,7 @@ def prepare(problem: Problem, choose: Choose, order: Order) -> Prepared:
         {operand.name: operand for operand in program.operands},
         definitions,
         alone(program.outputs, definitions, known, directs),
+        {id(one.expression): replace(one, map=settled(one.map, problem.sizes)) for one in chains(program)} if generated else {},
     )
 
 
@@ -182,12 +189,20 @@ class Call:
         """A mixing by the plan, with what its kernels do around it."""
         mixing = self.prepared.mixings.get(id(expression))
         if mixing is None:
-            return None
+            return self.chained(self.prepared.chains.get(id(expression)))
         first, *rest = (self.mixed(core) for core in mixing.terms)
         total = first.tensor
         for value in rest:
             total = total + value.tensor
         return broadcast(Value(total, first.axes), expression.axes, self.sizes, self.device)
+
+    def chained(self, chain: Chain | None) -> Value | None:
+        """A chain of elementwise functions by its kernel; None leaves it to torch."""
+        if chain is None:
+            return None
+        base = evaluate(chain.base, self)
+        tensor = mapped(chain.map, base.tensor)
+        return None if tensor is None else Value(tensor, base.axes)
 
     def mixed(self, core: Core) -> Value:
         """One core of a mixing."""

@@ -1,5 +1,5 @@
-"""What a schedule's kernels do not do themselves of a task is done around them, by torch operations that autograd can follow: feature
-maps, weights of rows, what skips past, each row's own score."""
+"""What a schedule's kernels do not do themselves of a task is done around them, by torch operations that autograd can follow: weights of
+rows, what skips past, each row's own score."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from math import lcm
 import torch
 from torch import Tensor
 
-from contractor.program.expression import Apply, Constant, Expression
-from contractor.program.functions import ELEMENTWISE
 from contractor.schedules.parts.form import WEIGHTS, Matrix, Task
 
 Tensors = dict[str, Tensor]
@@ -23,49 +21,26 @@ def around(inner: Inner, task: Task, tensors: Tensors, dtype: torch.dtype, fuses
     form = task.form
     if not fuses and any(step.tied for step in form.matrices):
         return around(inner, *untied(task, tensors), dtype, fuses, flows)
-    apart = form if fuses else replace(form, weights=(), maps=(), slope=None, skip=False)
+    apart = form if fuses else replace(form, weights=(), skip=False)
     apart = apart if flows else replace(apart, own=False)
     if apart == form:
         return inner(task, tensors, dtype)
     given = dict(tensors)
     plain = replace(task, form=apart)
-    for name, own in () if fuses else form.maps:
-        given[name] = featured(own, tensors[name].to(torch.promote_types(tensors[name].dtype, torch.float32))).to(tensors[name].dtype)
     for name in () if fuses else form.weighing("source"):
         given["value"] = by_row(given["value"], tensors[name]).to(tensors["value"].dtype)
         plain = with_heads(plain, "value", given["value"].shape[2])
-    later = not fuses and (form.weighing("target") or form.skip or form.slope is not None)
+    later = not fuses and (form.weighing("target") or form.skip)
     outputs = inner(plain, given, torch.promote_types(dtype, torch.float32) if later else dtype)
     result = outputs["result"]
     for name in () if fuses else form.weighing("target"):
         result = by_row(result, tensors[name])
-    if form.slope is not None and not fuses:
-        result = sloped(form.slope, tensors["operand"], result)
     if form.skip and not fuses:
         result = skipped(result, tensors)
     outputs["result"] = result.to(dtype)
     if form.own and not apart.own:
-        outputs["own"] = own_scores(given["query"], given["key"], task.dimensions.H)
+        outputs["own"] = own_scores(tensors["query"], tensors["key"], task.dimensions.H)
     return outputs
-
-
-def featured(own: Expression, x: Tensor) -> Tensor:
-    """A feature map on a tensor."""
-    match own:
-        case Constant():
-            return torch.tensor(own.value, dtype=x.dtype, device=x.device)
-        case Apply():
-            return ELEMENTWISE[own.function].apply(*(featured(one, x) for one in own.arguments))
-        case _:
-            return x
-
-
-def sloped(own: Expression, operand: Tensor, gradient: Tensor) -> Tensor:
-    """The gradient of what a feature map was given, for all heads, from that of what it made."""
-    with torch.enable_grad():
-        x = spread(operand.detach(), gradient.shape[2], 2).to(gradient.dtype).requires_grad_()
-        made = featured(own, x)
-    return torch.autograd.grad(made, x, gradient)[0]
 
 
 def untied(task: Task, tensors: Tensors) -> tuple[Task, Tensors]:

@@ -15,7 +15,6 @@ from contractor.schedules.parts.chunk import Place, advance, carry_in, give_out,
 from contractor.schedules.parts.ends import entering, leaving, segment, store_segment, walked_before
 from contractor.schedules.parts.flow import leave_crossing, leave_own, leave_pairs, leave_state, meet_state, operand_tile
 from contractor.schedules.parts.form import Form, Row, Task
-from contractor.schedules.parts.maps import mapped_by
 from contractor.schedules.parts.sums import sums_kernels
 from contractor.schedules.parts.tilings import fitting, segmented, summed, tiling
 from contractor.schedules.parts.walk import Layout, sizes
@@ -125,28 +124,21 @@ def one_chunk(c: Place, chunk: Expr, state: Tile) -> None:
     """A chunk's results, and the state after it."""
     k = c.k
     here = c.rows(chunk)
-    operand = operand_tile(k, c.layout, c.w, here.span("t"), c.p) if c.form.flow or c.form.slope else None
-    tiles = {name: c.tile(name, axis, here) for name, axis in (("query", "t"), ("key", "s"), ("value", "s"))}
-    query, key, value = (c.features(name, tile) for name, tile in tiles.items())
-    flowing = own_features(c, operand) if operand is not None and c.form.flow else None
+    operand = operand_tile(k, c.layout, c.w, here.span("t"), c.p) if c.form.flow else None
+    query, key, value = c.tile("query", "t", here), c.tile("key", "s", here), c.tile("value", "s", here)
     fades = c.factors(here)
     scores = score(c, query, key)
     if c.form.own:
         leave_own(k, c.w, here.span("t"), c.lane, scores)
     weights = weigh(c, scores, fades)
-    if flowing is not None:
-        leave_pairs(k, c.layout, c.w, here.span("t"), flowing, value, weights)
+    if operand is not None:
+        leave_pairs(k, c.layout, c.w, here.span("t"), operand, value, weights)
     carried = carry_in(c, query, fades, state)
-    if flowing is not None:
-        leave_crossing(k, c.w, here.span("t"), flowing, carried)
-    give_out(c, here, weights, value, carried, operand)
+    if operand is not None:
+        leave_crossing(k, c.w, here.span("t"), operand, carried)
+    give_out(c, here, weights, value, carried)
     k.note("carry: fade the state, add the chunk's outer products")
     advance(k, c.layout, state, key, value, fades)
-
-
-def own_features(c: Place, operand: Expr) -> Expr:
-    """The operand whose gradient a pass makes, under its map."""
-    return operand if c.form.slope is None else mapped_by(c.k, c.form.slope, operand, c.p, "operand")
 
 
 def segments_kernel(form: Form, layout: Layout) -> Kernel:
@@ -160,7 +152,7 @@ def segments_kernel(form: Form, layout: Layout) -> Kernel:
     before_last = walked_before(form, c.w) < size("SEGMENTS") - 1
     with k.loop("step", k.let("needed", select(before_last, count, 0))) as step:
         here = c.rows(numbered(k, form, first, count, step, "chunk"))
-        key, value = (c.features(name, c.tile(name, "s", here)) for name in ("key", "value"))
+        key, value = c.tile("key", "s", here), c.tile("value", "s", here)
         fades = c.factors(here)
         advance(k, layout, state, key, value, fades)
         if passed is not None and fades.fade is not None:

@@ -14,7 +14,6 @@ from contractor.plan.plan import Tiling
 from contractor.schedules.parts.beside import skip_of, weights_of
 from contractor.schedules.parts.factors import NEVER, Spans, exponents, gate_points, rates
 from contractor.schedules.parts.form import Form, Task
-from contractor.schedules.parts.maps import mapped, sloped
 from contractor.schedules.parts.support import bounds, directed, supported, visible
 from contractor.schedules.parts.tables import looked_up
 from contractor.schedules.parts.tilings import ROWS, fitting, tiling
@@ -87,7 +86,7 @@ def kernel(form: Form, layout: Layout) -> Kernel:
     lane = k.let("lane", iota("t"))
     targets = rows(k, w, lane, w.row_block)
     source, head = table(k, w, "query", "N", via=layout.via)
-    query = mapped(k, form, "query", k.load("query_tile", source, w.batch, targets.span("t"), head, spans["n"]), spans["n"])
+    query = k.load("query_tile", source, w.batch, targets.span("t"), head, spans["n"])
     block = Block(k, form, layout, w, lane, targets, query, spans, k.full("out", "t", "p"), bounds(k, form, w), rates(k, form, w, spans))
     if form.gates:
         gated(block)
@@ -96,9 +95,6 @@ def kernel(form: Form, layout: Layout) -> Kernel:
     given = block.out * size("scale", ACC)
     for row in weights_of(k, form.weighing("target"), w, targets, "t"):
         given = given * row
-    if form.slope is not None:
-        source, head = table(k, w, "operand", "P", via=layout.via)
-        given = sloped(k, form, given, k.load("operand_tile", source, w.batch, targets.span("t"), head, spans["p"]))
     if form.skip:
         source, head = table(k, w, "value", "P", via=layout.via)
         own_value = k.load("skip_tile", source, w.batch, targets.span("t"), head, spans["p"])
@@ -218,8 +214,7 @@ def tiles(b: Block, source: Rows, prefix: str) -> tuple[Expr, Expr]:
     key_buffer, key_head = table(b.k, b.w, "key", "N", via=b.layout.via)
     value_buffer, value_head = table(b.k, b.w, "value", "P", via=b.layout.via)
     key = b.k.load(f"{prefix}key_tile", key_buffer, b.w.batch, source.span("s"), key_head, b.spans["n"])
-    value = b.k.load(f"{prefix}value_tile", value_buffer, b.w.batch, source.span("s"), value_head, b.spans["p"])
-    return mapped(b.k, b.form, "key", key, b.spans["n"], prefix), mapped(b.k, b.form, "value", value, b.spans["p"], prefix)
+    return key, b.k.load(f"{prefix}value_tile", value_buffer, b.w.batch, source.span("s"), value_head, b.spans["p"])
 
 
 def accumulate(b: Block, weights: Expr, value: Expr) -> None:

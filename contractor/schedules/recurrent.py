@@ -14,7 +14,6 @@ from contractor.schedules.parts.beside import skip_of
 from contractor.schedules.parts.ends import entering, leaving
 from contractor.schedules.parts.factors import LOG2E
 from contractor.schedules.parts.form import WEIGHTS, Form, Gate, Matrix, Task
-from contractor.schedules.parts.maps import mapped, sloped
 from contractor.schedules.parts.tilings import power, tiling
 from contractor.schedules.parts.turns import STATES, Turn, Turns, turn, turns
 from contractor.schedules.parts.walk import Layout, Walk, head_of, inner, outer, sizes, table, walk
@@ -85,7 +84,7 @@ def kernel(form: Form, layout: Layout) -> Kernel:
         place = cast(along, I64) if w.begin is None else k.let("place", cast(along, I64))
         position = k.let("position", place if w.begin is None else w.begin + place)
         here = Step(k, w, n, p, m, position)
-        query, key, value = (featured(here, form, name, span) for name, span in (("query", n), ("key", n), ("value", p)))
+        query, key, value = vector(here, "query", n), vector(here, "key", n), vector(here, "value", p)
         update = k.let("update", weighted(here, form.weighing("source"), key * value))
         now = turn(k, form, position if w.begin is None else place)
         kept = now.begun(state)
@@ -94,8 +93,6 @@ def kernel(form: Form, layout: Layout) -> Kernel:
         current = before if form.strict else k.let("current", before + update)
         result = k.let("out", total(query * current, "n"))
         given = weighted(here, form.weighing("target"), result * size("scale", ACC))
-        if form.slope is not None:
-            given = sloped(k, form, given, vector(here, "operand", p))
         target, head = table(k, w, "result", "P")
         k.store(target, w.batch, position, head, p, value=cast(given if share is None else given + share * value, target.name))
         k.update(
@@ -156,11 +153,6 @@ def vector(here: Step, name: str, span: Span, prefix: str = "") -> Expr:
     """One position of an operand, in the accumulators' precision."""
     source, head = table(here.k, here.w, name, span.axis.upper())
     return cast(here.k.load(f"{prefix}{name}_row", source, here.w.batch, here.position, head, span), ACC)
-
-
-def featured(here: Step, form: Form, name: str, span: Span) -> Expr:
-    """One position of an operand under its map."""
-    return mapped(here.k, form, name, vector(here, name, span), span)
 
 
 def weighted(here: Step, names: tuple[str, ...], row: Expr, prefix: str = "") -> Expr:

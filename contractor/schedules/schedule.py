@@ -159,11 +159,11 @@ def sizes_of(wanted: Task, tiling: Tiling) -> dict[str, int]:
 
 
 def span_sizes(wanted: Task, tiling: Tiling) -> dict[str, int]:
-    """How many spans all sequences have together, where a gate's gradient is made in spans."""
-    if not wanted.form.spanned:
+    """How many spans all sequences have together, where a gate's gradient is made in spans; how many chunks, where a backward keeps states."""
+    if not wanted.form.spanned and wanted.form.flow != "whole":
         return {}
-    shape, long = wanted.dimensions, tiling["SPAN"]
-    return {"SPANS": shape.T // long + shape.sequences if wanted.form.packed else shape.B * -(-shape.T // long)}
+    shape, name, long = wanted.dimensions, *(("SPANS", tiling["SPAN"]) if wanted.form.spanned else ("CHUNKS", tiling["CHUNK"]))
+    return {name: shape.T // long + shape.sequences if wanted.form.packed else shape.B * -(-shape.T // long)}
 
 
 def assumed(wanted: Task) -> dict[str, float]:

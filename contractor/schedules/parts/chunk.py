@@ -9,7 +9,6 @@ from operator import mul
 from contractor.schedules.parts.beside import skip_of, weights_of
 from contractor.schedules.parts.factors import Factors, factors, fixed_points, gate_points, rates, within_of
 from contractor.schedules.parts.form import Form
-from contractor.schedules.parts.maps import mapped, sloped
 from contractor.schedules.parts.support import directed
 from contractor.schedules.parts.walk import Layout, Rows, Walk, inner, outer, rows, table, walk
 from contractor.tile.build import Builder
@@ -39,17 +38,10 @@ class Place:
         return rows(self.k, self.w, self.lane, chunk)
 
     def tile(self, name: str, axis: str, here: Rows) -> Expr:
-        """A chunk's tile of an operand as it is: over n for query and key, over p for the others."""
-        source, head = table(self.k, self.w, name, "N" if name in HALVES else "P", via=self.layout.via)
-        return self.k.load(f"{name}_tile", source, self.w.batch, here.span(axis), head, self.columns(name))
-
-    def columns(self, name: str) -> Span:
-        """The features of an operand that the program reads."""
-        return self.n if name in HALVES else self.p
-
-    def features(self, name: str, tile: Expr) -> Expr:
-        """A tile of an operand under its map."""
-        return mapped(self.k, self.form, name, tile, self.columns(name))
+        """A chunk's tile of an operand: over n for query and key, over p for the others."""
+        feature, span = ("N", self.n) if name in ("query", "key") else ("P", self.p)
+        source, head = table(self.k, self.w, name, feature, via=self.layout.via)
+        return self.k.load(f"{name}_tile", source, self.w.batch, here.span(axis), head, span)
 
     def factors(self, here: Rows) -> Factors:
         """The chunk's factors, each source's weight in them."""
@@ -65,9 +57,6 @@ class Place:
         within = select(self.seen, row, 0.0) if found.within is None else found.within * row
         leave = row if found.leave is None else found.leave * row
         return replace(found, within=self.k.let("weighted_within", within), leave=self.k.let("weighted_leave", leave))
-
-
-HALVES = ("query", "key")
 
 
 def placed(k: Builder, form: Form, layout: Layout) -> Place:
@@ -116,17 +105,14 @@ def carry_in(c: Place, query: Expr, fades: Factors, state: Expr) -> Expr:
     return c.k.let("carried", carried if fades.enter is None else carried * fades.enter)
 
 
-def give_out(c: Place, here: Rows, weights: Expr, value: Expr, carried: Expr, operand: Expr | None) -> None:
-    """Stores what the chunk's targets read in all, scaled and weighted, and what skips past to them. operand: that of which it is the
-    gradient, if it has a map."""
+def give_out(c: Place, here: Rows, weights: Expr, value: Expr, carried: Expr) -> None:
+    """Stores what the chunk's targets read in all, scaled and weighted, and what skips past to them."""
     k = c.k
     out = k.let("out", dot(cast(weights, value), value, into=carried, precision=c.layout.precision))
     target, head = table(k, c.w, "result", "P", via=c.layout.via)
     given = out * size("scale", ACC)
     for row in weights_of(k, c.form.weighing("target"), c.w, here, "t"):
         given = given * row
-    if operand is not None:
-        given = sloped(k, c.form, given, operand)
     if c.skip is not None:
         given = given + c.skip * cast(rename(value, s="t"), ACC)
     k.store(target, c.w.batch, here.span("t"), head, c.p, value=cast(k.let("scaled", given), target.name))

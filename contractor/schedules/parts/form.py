@@ -15,7 +15,7 @@ from contractor.program.expression import Expression
 from contractor.program.place import Place
 
 Side = Literal["n", "p"]
-Flow = Literal["", "target", "source", "weight"]
+Flow = Literal["", "target", "source", "weight", "whole"]
 Row = Literal["target", "source"]
 
 
@@ -81,10 +81,9 @@ class Form:
     packed: sequences lie end to end, bounded by `starts` [SEQUENCES + 1]. initial, final: the state before the first position that is
     walked over is read, the one after the last is stored, [SEQUENCES, H, N, P];
     pooled: both are one tensor [SLOTS, H, N, P], and `slots` says where each sequence's is (below 0: it has none).
-    flow: what the pass does for a gate's gradient, of which both sides' passes make a half, or for a weight's (see `parts.flow`).
+    flow: what the pass does for a gate's gradient, of which both sides' passes make a half, or for a weight's (see `parts.flow`); "whole": the
+    pass is the contraction's backward, and makes the gradient of every operand from `arrived`, the result's (see `parts.reverse`).
     weights: buffers [B, T, heads] whose numbers multiply the rows of all targets or of all sources.
-    maps: what query and key are read as, expressions of numbers and the variable x; slope: the map of the operand whose gradient is made,
-    which is the result times that map's slope at `operand`.
     skip: the value at the target's own place is added, times `skip` [heads]. own: each row's own score is stored, of which a skip's
     gradient is the sum.
     """
@@ -105,8 +104,6 @@ class Form:
     pooled: bool = False
     flow: Flow = ""
     weights: tuple[tuple[str, Row], ...] = ()
-    maps: tuple[tuple[str, Expression], ...] = ()
-    slope: Expression | None = None
     skip: bool = False
     own: bool = False
 
@@ -200,7 +197,7 @@ def permuted(task: Task, roles: dict[str, str]) -> Task:
     dQuery[t, n] = f(dResult, value, key; L), dKey = f(value, dResult, query; Lᵀ), dValue = f(key, query, dResult; Lᵀ). What a source is
     weighted by weights the targets of the last two; only the value's gradient has a skip.
     """
-    old, maps = dict(task.dimensions.heads), dict(task.form.maps)
+    old = dict(task.dimensions.heads)
     heads = tuple((role, old[source]) for role, source in roles.items() if source in old)
     heads += tuple((name, count) for name, count in task.dimensions.heads if name not in ROLES)
     form = replace(
@@ -210,8 +207,6 @@ def permuted(task: Task, roles: dict[str, str]) -> Task:
         initial=False,
         final=False,
         weights=task.form.weights if roles is DQUERY else tuple((name, TURNED[row]) for name, row in task.form.weights),
-        maps=tuple((role, maps[source]) for role, source in roles.items() if source in maps),
-        slope=maps.get(of_role(roles)),
         skip=task.form.skip and roles is DVALUE,
     )
     dimensions = replace(task.dimensions, heads=heads)
@@ -220,11 +215,6 @@ def permuted(task: Task, roles: dict[str, str]) -> Task:
     steps = tuple(exchanged(step) for step in form.steps)
     sizes = replace(dimensions, N=dimensions.P, P=dimensions.N)
     return replace(task, form=replace(form, steps=steps), dimensions=sizes)
-
-
-def of_role(roles: dict[str, str]) -> str:
-    """The role whose gradient a permutation makes."""
-    return next(name for name in FORWARD if name not in roles.values())
 
 
 def exchanged(step: Gate | Matrix) -> Gate | Matrix:

@@ -1,6 +1,8 @@
-"""Feature maps on tiles: an expression of one variable applied element by element, and its slope for the gradient.
+"""Feature maps: an expression of one variable applied element by element in one pass over a tensor, and its slope for the gradient.
 
-A map is an expression of numbers and `x`. Value and slope are made together, node by node (forward differentiation).
+A map is an expression of numbers and `x`. Value and slope are made together, node by node (forward differentiation). Maps have kernels of
+their own: applied to tiles inside a pass over chunks they took longer than to write and read the features (0.45 ms against 0.13 at
+(4, 4096, 32, 128) on an H200), as the pass's few programs wait for them, and each block of columns makes them again.
 """
 
 from __future__ import annotations
@@ -13,34 +15,62 @@ from operator import add
 from contractor.errors import TileError
 from contractor.program.expression import Apply, Constant, Expression, Variable
 from contractor.schedules.parts.factors import LOG2E
-from contractor.schedules.parts.form import Form
 from contractor.tile.build import Builder
-from contractor.tile.ops import ACC, Expr, Span, absolute, cast, exp2, is_zero, least, log2, most, number, rsqrt, select, sqrt
+from contractor.tile.kernel import Kernel
+from contractor.tile.ops import (
+    ACC,
+    I64,
+    Expr,
+    Span,
+    absolute,
+    cast,
+    cdiv,
+    exp2,
+    iota,
+    is_zero,
+    least,
+    log2,
+    most,
+    number,
+    rsqrt,
+    select,
+    size,
+    sqrt,
+)
 
 LN2 = math.log(2)
 Rule = Callable[[list[Expr]], tuple[Expr, tuple[Expr, ...]]]
 
 
-def mapped(k: Builder, form: Form, role: str, tile: Expr, span: Span, prefix: str = "") -> Expr:
-    """A tile of a role as its products read it. Rows past the end need no care, as either the key or the value is without a map and 0
-    there."""
-    found = dict(form.maps).get(role)
-    return tile if found is None else mapped_by(k, found, tile, span, f"{prefix}{role}")
+def map_kernel(map_: Expression) -> Kernel:
+    """result = the map of x, element by element, x of any shape as it lies in memory."""
+    k, here = begun("feature_map", "result = a function of x, element by element")
+    value, _ = applied(map_, wide(k, here))
+    k.store(k.buffer("result", "COUNT"), here, value=cast(k.let("mapped", value), "result"))
+    return k.done()
 
 
-def mapped_by(k: Builder, map_: Expression, tile: Expr, span: Span, label: str) -> Expr:
-    """A tile under a map, in its own dtype; 0 outside of its columns, as a map need not leave 0 alone."""
-    value, _ = applied(map_, k.let(f"{label}_wide", cast(tile, ACC)))
-    inside = value if span.inside is None else select(span.inside, value, 0.0)
-    return k.let(f"{label}_features", cast(inside, tile))
+def slope_kernel(map_: Expression) -> Kernel:
+    """result = gradient · the map's slope at x: the gradient of x from that of its map."""
+    k, here = begun("feature_slope", "result = gradient · the function's slope at x")
+    _, slope = applied(map_, wide(k, here))
+    arrived = cast(k.load("gradient_tile", k.buffer("gradient", "COUNT"), here), ACC)
+    k.store(k.buffer("result", "COUNT"), here, value=cast(k.let("sloped", arrived * slope), "result"))
+    return k.done()
 
 
-def sloped(k: Builder, form: Form, given: Expr, operand: Expr) -> Expr:
-    """The gradient of what a map was given, from that of what it made."""
-    if form.slope is None:
-        return given
-    _, slope = applied(form.slope, cast(operand, ACC))
-    return given * k.let("slope", slope)
+def begun(name: str, says: str) -> tuple[Builder, Span]:
+    """A kernel whose programs have a block of elements each."""
+    k = Builder(name, says, {"e": "BLOCK"}, scalars=("COUNT",))
+    program = k.program(cdiv(size("COUNT"), size("BLOCK")))
+    first = k.let("first", cast(program, I64) * size("BLOCK"))
+    index = k.let("index", first + iota("e"))
+    return k, Span("e", first, index, index < size("COUNT"))
+
+
+def wide(k: Builder, here: Span) -> Expr:
+    """The block's elements, in the accumulators' precision."""
+    return k.let("x_wide", cast(k.load("x_tile", k.buffer("x", "COUNT"), here), ACC))
 
 
 def applied(map_: Expression, x: Expr) -> tuple[Expr, Expr]:

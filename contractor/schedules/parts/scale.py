@@ -1,4 +1,4 @@
-"""Sizes in expressions are numbers once a problem is posed: what a result is multiplied by, constants of feature maps."""
+"""What a result is multiplied by, as a number: an expression of numbers and sizes."""
 
 from __future__ import annotations
 

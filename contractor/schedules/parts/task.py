@@ -19,7 +19,7 @@ from contractor.program.mixing import Core, Factor
 from contractor.program.program import Definition, Program
 from contractor.schedules.parts.conditions import arguments, direction
 from contractor.schedules.parts.form import ROLES, WEIGHTS, Dimensions, Form, Gate, Matrix, Side, Table, Task
-from contractor.schedules.parts.scale import scale_of, settled
+from contractor.schedules.parts.scale import scale_of
 
 REAL = {"complex64": "float32", "complex128": "float64"}
 SIDES: dict[str, Side] = {"inner": "n", "outer": "p"}
@@ -57,7 +57,6 @@ def task(core: Core, problem: Problem) -> Task:
         final=problem.final,
         pooled=problem.pooled,
         weights=tuple((WEIGHTS[row], row) for row, own in core.weights if own),
-        maps=tuple((role, settled(own, problem.sizes)) for role, own in core.maps),
         skip=core.skip is not None,
     )
     return Task(form, shape, REAL.get(problem.dtype, problem.dtype), scale=scale_of(core.scale, problem.sizes))
