@@ -16,6 +16,7 @@ from contractor.text import spec
 
 KEYWORDS = ("layer", "input", "param", "output", "over", "under", "in", "complex", "int", "contract")
 TURNS = ("reverse", "flip")
+OF_A_CALL = ("initial_state", "return_state", "cu_seqlens", "slots", "state")  # given by name beside the operands
 IMPLICIT = {"B": "batch", "H": "head"}
 MOST_AXES = 40
 MOVE = "move its definition up"
@@ -178,6 +179,8 @@ def reserved(name: str) -> str:
 def declare(scope: Scope, name: spec.Name, symbol: Symbol) -> None:
     """Enter a symbol, once; a name that has a meaning or is an axis too is refused where it is declared."""
     meaning = reserved(name.text)
+    if name.text in OF_A_CALL and isinstance(symbol, Tensor) and symbol.role in ("input", "param"):
+        meaning = "an argument of every call"
     if meaning:
         scope.wrong(f"`{name.text}` is {meaning}: it cannot name a tensor", name.span, hint="choose another name")
     elif name.text in scope.symbols:

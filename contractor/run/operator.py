@@ -103,6 +103,7 @@ class Operator:
 
     def __call__(
         self,
+        /,
         *positional: Any,
         initial_state: State | Tensor | None = None,
         return_state: bool | Sequence[int] = False,
@@ -158,7 +159,7 @@ class Operator:
         outputs = tuple(torch.cat(pieces, 1) for pieces in zip(*parts, strict=True))
         return outputs[0] if len(outputs) == 1 else outputs, states[:-1]
 
-    def step(self, state: State | Tensor | None = None, *positional: Any, slots: Tensor | None = None, **named: Any) -> Any:
+    def step(self, /, state: State | Tensor | None = None, *positional: Any, slots: Tensor | None = None, **named: Any) -> Any:
         """One position more: (outputs, the State after it).
 
         state: from a call, or from an earlier step; None before the first position. Operands with a position are given without it,
@@ -186,7 +187,7 @@ class Operator:
         return zeros(problem, slots, torch.device(device) if device is not None else torch.get_default_device(), dtype)
 
     def tune(
-        self, *positional: Any, initial_state: Any = None, return_state: Any = False, cu_seqlens: Tensor | None = None, **named: Any
+        self, /, *positional: Any, initial_state: Any = None, return_state: Any = False, cu_seqlens: Tensor | None = None, **named: Any
     ) -> Report:
         """Measures the best tilings of every kernel that such a call runs, and of its backward if an operand wants gradients; keeps the
         fastest whose numbers hold, on the disk, for all lengths. Takes what a call takes (but no pool), and seconds to minutes.

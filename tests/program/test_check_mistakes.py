@@ -37,6 +37,8 @@ WRONG = [
     ("exp [T, N] = Q\noutput Q", "11:1: `exp` is a function: it cannot name a tensor"),
     ("decay [T, N] = Q\noutput Q", "11:1: `decay` is a mask: it cannot name a tensor"),
     ("reverse [T, N] = Q\noutput Q", "11:1: `reverse` is a mask: it cannot name a tensor"),
+    ("input slots [T, N]\noutput Q", "11:7: `slots` is an argument of every call: it cannot name a tensor"),
+    ("param state []\noutput Q", "11:7: `state` is an argument of every call: it cannot name a tensor"),
     ("N [T] = 2\noutput Q", "2:13: `N` is both a tensor and an axis"),
     ("T [N] = 2\noutput Q", "2:10: `T` is both a tensor and an axis"),
     ("Y [T, B] = Q\noutput Q", "11:7: `B` is no axis: batch is implicit everywhere"),

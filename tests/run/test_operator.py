@@ -171,3 +171,17 @@ def test_prints_copies_and_pickles() -> None:
     wanted = RETENTION(**operands())
     for again in (copy.copy(RETENTION), copy.deepcopy(RETENTION), pickle.loads(pickle.dumps(RETENTION))):
         assert again == RETENTION and torch.equal(again(**operands()), wanted)
+
+
+def test_operands_may_be_called_as_python_calls_things() -> None:
+    """Words of Python and of torch are names like any other; `self` too, whatever the methods call their operator."""
+    op = contractor.compile(
+        "layer lambda\ninput self [T, N]\ninput class [S, N]\ninput torch [S, P]\n"
+        "state [T, P] = contract(TN, SN, SP, TS -> TP)(self, class, torch, causal())\noutput state"
+    )
+    given = {name: torch.randn(1, 3, 1, 2) for name in ("self", "class", "torch")}
+    whole, state = op(**given, return_state=True)
+    torch.testing.assert_close(whole, contractor.reference(op.program, given)[0].float())
+    first, _ = op.step(None, **{name: one[:, 0] for name, one in given.items()})
+    torch.testing.assert_close(first, whole[:, 0])
+    assert len(state) == 1
