@@ -56,7 +56,7 @@ class Execution:
 
     def kernel(self, task: Task, tensors: Tensors, dtype: torch.dtype) -> Tensors:
         """The outputs by name, the result [B, T, H, P] in `dtype`, by the backend's text."""
-        if task.careful and not SCHEDULES[self.schedule].careful:
+        if task.careful and not SCHEDULES[self.schedule].careful(task.form):
             task, tensors = widened(task, tensors)
         return run(self.schedule, self.on, self.backend, task, tensors, dtype)
 
@@ -70,8 +70,8 @@ class Execution:
         return run(schedule, MACHINES["cpu"], "torch", task, tensors, dtype)
 
     def flows(self, task: Task) -> bool:
-        """True if the schedule's backward passes make the gradient of scalar gates themselves."""
-        return SCHEDULES[self.schedule].flows and task.form.scalar
+        """True if the schedule's backward passes make the gradient of the task's gates themselves."""
+        return SCHEDULES[self.schedule].flows(task.form)
 
     def gate(self, task: Task, gate: Gate, tensors: Tensors) -> Tensor:
         """The gradient [B, T, H] of a scalar gate from what both passes left."""
@@ -114,7 +114,7 @@ class Ready:
 def run(schedule: str, machine: Machine, backend: Backend, task: Task, tensors: Tensors, dtype: torch.dtype) -> Tensors:
     """One task by one schedule."""
     own = SCHEDULES[schedule]
-    return around(partial(inside, schedule, machine, backend), task, tensors, dtype, own.fuses, own.flows)
+    return around(partial(inside, schedule, machine, backend), task, tensors, dtype, own.fuses, own.flows(task.form))
 
 
 def inside(schedule: str, machine: Machine, backend: Backend, task: Task, tensors: Tensors, dtype: torch.dtype) -> Tensors:

@@ -82,7 +82,7 @@ def own_tasks(execution: Execution, task: Task) -> Iterator[Task]:
     shape, schedule = task.dimensions, SCHEDULES[execution.schedule]
     if 0 in (shape.B, shape.T, shape.H, shape.N, shape.P):
         return
-    if task.careful and not schedule.careful:
+    if task.careful and not schedule.careful(task.form):
         task, _ = widened(task, {})
     if schedule.tilings(task, execution.on):
         yield task

@@ -32,9 +32,7 @@ class Chunked:
     """Scores inside a chunk, a state across chunks."""
 
     name = "chunked"
-    careful = True
     stepwise = False
-    flows = True
     fuses = True
 
     def refusal(self, form: Form) -> str:
@@ -46,6 +44,14 @@ class Chunked:
         if not form.scalar:
             return "a gate differs between the channels of the state, so the scores of a chunk are no product of query and key"
         return ""
+
+    def careful(self, form: Form) -> bool:
+        """A careful task on 16-bit operands is one for its kernels too."""
+        return form.scalar
+
+    def flows(self, form: Form) -> bool:
+        """The passes leave what gates' gradients are made of."""
+        return form.scalar
 
     def tilings(self, task: Task, machine: Machine) -> tuple[Tiling, ...]:
         """Without gates all columns in one block; a gate's factors want registers, so fewer columns and stages."""

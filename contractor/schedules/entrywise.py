@@ -27,9 +27,7 @@ class Entrywise:
     """The query carried through the transitions."""
 
     name = "entrywise"
-    careful = False
     stepwise = True
-    flows = False
     fuses = False
 
     def refusal(self, form: Form) -> str:
@@ -37,6 +35,14 @@ class Entrywise:
         if not form.steps:
             return "the mask has no transitions to follow: scores first does the same with products of tiles"
         return form.walked
+
+    def careful(self, _form: Form) -> bool:
+        """A careful task wants wider operands."""
+        return False
+
+    def flows(self, _form: Form) -> bool:
+        """Gradients of gates are made outside."""
+        return False
 
     def tilings(self, task: Task, machine: Machine) -> tuple[Tiling, ...]:
         """One target at a time where it carries a matrix product, few otherwise."""

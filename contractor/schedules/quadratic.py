@@ -29,9 +29,7 @@ class Quadratic:
     """Scores first, tile by tile."""
 
     name = "quadratic"
-    careful = False
     stepwise = False
-    flows = False
     fuses = True
 
     def refusal(self, form: Form) -> str:
@@ -45,6 +43,14 @@ class Quadratic:
                 "one gate differs over the query's channels and another over the value's: every pair of positions would need N · P scores"
             )
         return form.walked
+
+    def careful(self, _form: Form) -> bool:
+        """A careful task wants wider operands."""
+        return False
+
+    def flows(self, _form: Form) -> bool:
+        """Gradients of gates are made outside."""
+        return False
 
     def tilings(self, task: Task, machine: Machine) -> tuple[Tiling, ...]:
         """Under a gate for each channel the own block is a tile of three axes, so its rows are few."""

@@ -29,9 +29,7 @@ class Recurrent:
     """Position by position, the state in registers."""
 
     name = "recurrent"
-    careful = True
     stepwise = True
-    flows = False
     fuses = True
 
     def refusal(self, form: Form) -> str:
@@ -42,6 +40,14 @@ class Recurrent:
         if own != Turns() and (form.initial or form.final):
             return "the state of a mask by turns or by blocks is not handed from one call to the next yet"
         return ""
+
+    def careful(self, _form: Form) -> bool:
+        """A careful task on 16-bit operands is one for its kernels too."""
+        return True
+
+    def flows(self, _form: Form) -> bool:
+        """Gradients of gates are made outside."""
+        return False
 
     def tilings(self, task: Task, machine: Machine) -> tuple[Tiling, ...]:
         """Few columns a program: the state must stay in registers, and programs must fill the machine."""

@@ -28,18 +28,23 @@ from contractor.tile.shared import element_width
 
 
 class Schedule(Protocol):
-    """One order of evaluation. One instance stands in the register. careful: its kernels can do a careful task on 16-bit operands; else
-    they are widened first. flows: its passes make the gradient of scalar gates on their way (`parts.flow`). fuses: its kernels multiply by
-    weights and add what skips past; else both are done around them."""
+    """One order of evaluation. One instance stands in the register. fuses: its kernels multiply by weights and add what skips past; else
+    both are done around them."""
 
     name: str
-    careful: bool
-    flows: bool
     fuses: bool
     stepwise: bool  # it crosses one position after the other, so it takes transitions by value
 
     def refusal(self, form: Form) -> str:
         """Why this order may not evaluate a form, in the user's words; "" if it may."""
+        ...
+
+    def careful(self, form: Form, /) -> bool:
+        """True if its kernels can do a careful task of the form on 16-bit operands; else they are widened first."""
+        ...
+
+    def flows(self, form: Form, /) -> bool:
+        """True if its passes make the gradient of the form's gates on their way (`parts.flow`)."""
         ...
 
     def tilings(self, task: Task, machine: Machine) -> tuple[Tiling, ...]:
@@ -116,7 +121,8 @@ def cost_of(kernel: Kernel, wanted: Task, tiling: Tiling) -> Cost:
     """What one launch costs."""
     sizes = sizes_of(wanted, tiling)
     counted = count(kernel, sizes, widths_of(wanted), assumed(wanted), stages=tiling.stages)
-    waited = waits(kernel, sizes, tiling.warps, tiling.stages, assumed(wanted))
+    warps = warps_of(kernel, tiling)
+    waited = waits(kernel, sizes, warps, tiling.stages, assumed(wanted))
     return Cost(
         flops=counted.flops,
         tensor_flops=counted.tensor_flops,
@@ -127,7 +133,7 @@ def cost_of(kernel: Kernel, wanted: Task, tiling: Tiling) -> Cost:
         exponentials=counted.exponentials,
         all_steps=counted.all_steps,
         shared=counted.shared,
-        threads=32 * tiling.warps,
+        threads=32 * warps,
         registers=waited.registers,
         trips=waited.trips,
         products=waited.products,
