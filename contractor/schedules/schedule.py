@@ -121,8 +121,7 @@ def cost_of(kernel: Kernel, wanted: Task, tiling: Tiling) -> Cost:
     """What one launch costs."""
     sizes = sizes_of(wanted, tiling)
     counted = count(kernel, sizes, widths_of(wanted), assumed(wanted), stages=tiling.stages)
-    warps = warps_of(kernel, tiling)
-    waited = waits(kernel, sizes, warps, tiling.stages, assumed(wanted))
+    waited = waits(kernel, sizes, tiling.warps, tiling.stages, assumed(wanted))
     return Cost(
         flops=counted.flops,
         tensor_flops=counted.tensor_flops,
@@ -133,7 +132,7 @@ def cost_of(kernel: Kernel, wanted: Task, tiling: Tiling) -> Cost:
         exponentials=counted.exponentials,
         all_steps=counted.all_steps,
         shared=counted.shared,
-        threads=32 * warps,
+        threads=32 * tiling.warps,
         registers=waited.registers,
         trips=waited.trips,
         products=waited.products,
