@@ -35,6 +35,9 @@ def reference(program: Program, tensors: Mapping[str, Tensor | complex], cu_seql
     if cu_seqlens is None:
         return evaluated(program, operands)
     bounds = [int(bound) for bound in cu_seqlens]
+    sizes = axis_sizes(operands)
+    if not bounds or bounds[0] != 0 or bounds != sorted(bounds) or {sizes["T"], sizes["S"]} != {bounds[-1]}:
+        raise ArgumentError(f"cu_seqlens must rise from 0 to T = {sizes['T']} = S, not {bounds}")
     pairs = [(start, stop) for start, stop in pairwise(bounds) if stop > start] or [(0, 0)]
     pieces = [evaluated(program, {name: cut(value, *pair) for name, value in operands.items()}) for pair in pairs]
     return tuple(joined(output.axes, tuple(piece[index] for piece in pieces)) for index, output in enumerate(program.outputs))
@@ -44,7 +47,10 @@ def operand_value(operand: Operand, tensors: Mapping[str, Tensor | complex]) -> 
     """An operand's tensor in the oracle's dtype."""
     if operand.name not in tensors:
         raise ArgumentError(f"{operand.name} is not given")
-    return from_call(operand, torch.as_tensor(tensors[operand.name]).to("cpu", DTYPES[operand.number]))
+    given = torch.as_tensor(tensors[operand.name])
+    if given.is_complex() and operand.number < Number.COMPLEX:
+        raise ArgumentError(f"{operand.name} is declared {operand.number.name.lower()}, and what is given is complex")
+    return from_call(operand, given.to("cpu", DTYPES[operand.number]))
 
 
 # ---- packed sequences ----------------------------------------------------------------------------------------------------------

@@ -216,6 +216,17 @@ def test_packed_sequences_are_sequences(name: str) -> None:
         torch.testing.assert_close(packed[:, start:stop], reference(program, cut)[0], rtol=0, atol=0)
 
 
+def test_what_does_not_fit_is_refused() -> None:
+    """An oracle that cuts off what it was not told of, or the imaginary part, would agree with the wrong thing."""
+    program = spec("ssd")
+    x = random_tensors(program, 4, batch=1)
+    for bounds in ([0, 5], [1, 6], [0, 4, 2, 6], []):
+        with pytest.raises(ArgumentError, match="cu_seqlens must rise from 0 to T = 6"):
+            reference(program, x, torch.tensor(bounds))
+    with pytest.raises(ArgumentError, match="X is declared real, and what is given is complex"):
+        reference(program, {**x, "X": x["X"].to(torch.complex128)})
+
+
 @pytest.mark.parametrize("name", FORMULAS)
 @pytest.mark.parametrize("length", (0, 1))
 def test_short_sequences(name: str, length: int) -> None:
