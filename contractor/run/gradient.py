@@ -126,8 +126,8 @@ def backward_pass(
 
 def plain_passes(task: Task, tensors: Tensors, arrived: Arrived, wanted: frozenset[str], gates: tuple[Gate, ...], run: Run) -> Tensors:
     """The passes, each for itself. What a gate's gradient is made of is computed in float32 throughout: it is a long sum of differences,
-    which the rounding of a 16-bit state alone would drown. The gradient of a single column (a normaliser) stays outside the contraction
-    as a factor of dQuery, in float32: there it meets the quotient's other part, which it nearly cancels."""
+    which the rounding of a 16-bit state alone would drown. The gradient of a single column (a normaliser) stays outside the products
+    as a weight of dQuery's rows, in float32: there it meets the quotient's other part, which it nearly cancels."""
     sides = {side for gate in gates for side in gate.features or ("n",)}
     exact = torch.promote_types(arrived.result.dtype, torch.float32)
     found: Tensors = {}
@@ -140,9 +140,10 @@ def plain_passes(task: Task, tensors: Tensors, arrived: Arrived, wanted: frozens
             turned = replace(turned, form=replace(turned.form, weights=tuple(one for one in turned.form.weights if one[0] != weight)))
         apart = side not in sides and name == "query" and task.dimensions.P == 1 and not turned.form.own and not weight
         if apart:
-            inputs["query"] = torch.ones_like(inputs["query"])
+            inputs |= {"query": torch.ones_like(inputs["query"]), "arrived": arrived.result.squeeze(-1).to(exact)}
+            turned = replace(turned, form=replace(turned.form, weights=(*turned.form.weights, ("arrived", "target"))))
         outputs = run(replace(turned, careful=side in sides), inputs, exact if side in sides or weight else tensors[name].dtype)
-        found[name] = arrived.result * outputs["result"] if apart else outputs["result"]
+        found[name] = outputs["result"]
         if weight:
             found[weight] = paired(tensors[name], outputs["result"], summed=True)
             found[name] = by_row(outputs["result"], tensors[weight])
