@@ -172,7 +172,8 @@ class Printer:
         if buffer.via == "descriptor":
             leading = rows_at(one.index)
             read = f"{buffer.name}.load([{self.listed(corner(one.index, buffer))}])"
-            return f"{read}.reshape({self.shape(axes_of(one.index))})" if leading else read
+            block = f"{read}.reshape({self.shape(axes_of(one.index))})" if leading else read
+            return block if one.tile.axes == axes_of(one.index) else f"tl.trans({block})"
         zero = "0" if buffer.dtype in (I32, I64, BOOL) else "0."
         mask = "" if inside is None else f", mask={self.view(inside, one.tile.axes)}, other={zero}"
         return f"tl.load({self.pointer(buffer, one.index, one.tile.axes)}{mask})"

@@ -96,14 +96,19 @@ def kernels_of(schedule: Schedule, form: Form, layout: Layout) -> tuple[Kernel, 
 def routine_of(schedule: Schedule, wanted: Task, tiling: Tiling) -> Routine:
     """The launches of a task at a tiling; what one kernel leaves for another is the routine's own."""
     kernels = kernels_of(schedule, wanted.form, layout_of(wanted, tiling))
-    launches = tuple(Launch(one, (), tiling.warps, tiling.stages, tiling.constants) for one in kernels)
+    launches = tuple(Launch(one, (), warps_of(one, tiling), tiling.stages, tiling.constants) for one in kernels)
     return Routine(launches, tuple(between(kernels)))
 
 
+def warps_of(kernel: Kernel, tiling: Tiling) -> int:
+    """How many warps a kernel's programs have: the tiling's, unless it says another number for this kernel."""
+    return dict(tiling.constants).get(f"{kernel.name}_warps", tiling.warps)
+
+
 def between(kernels: tuple[Kernel, ...]) -> Iterator[Scratch]:
-    """The tensors that one kernel stores and a later one reads."""
+    """The tensors that one kernel stores and a later one reads, but for gradients: those are the caller's."""
     for place, kernel in enumerate(kernels):
-        read = {buffer.name for later in kernels[place + 1 :] for buffer in later.buffers}
+        read = {buffer.name for later in kernels[place + 1 :] for buffer in later.buffers if not buffer.name.endswith("_gradient")}
         yield from (Scratch(name, kernel.buffer(name).dims, kernel.buffer(name).dtype) for name in kernel.stored if name in read)
 
 
@@ -121,7 +126,8 @@ def cost_of(kernel: Kernel, wanted: Task, tiling: Tiling) -> Cost:
     """What one launch costs."""
     sizes = sizes_of(wanted, tiling)
     counted = count(kernel, sizes, widths_of(wanted), assumed(wanted), stages=tiling.stages)
-    waited = waits(kernel, sizes, tiling.warps, tiling.stages, assumed(wanted))
+    warps = warps_of(kernel, tiling)
+    waited = waits(kernel, sizes, warps, tiling.stages, assumed(wanted))
     return Cost(
         flops=counted.flops,
         tensor_flops=counted.tensor_flops,
@@ -132,7 +138,7 @@ def cost_of(kernel: Kernel, wanted: Task, tiling: Tiling) -> Cost:
         exponentials=counted.exponentials,
         all_steps=counted.all_steps,
         shared=counted.shared,
-        threads=32 * tiling.warps,
+        threads=32 * warps,
         registers=waited.registers,
         trips=waited.trips,
         products=waited.products,
@@ -164,7 +170,7 @@ def sizes_of(wanted: Task, tiling: Tiling) -> dict[str, int]:
 
 
 def span_sizes(wanted: Task, tiling: Tiling) -> dict[str, int]:
-    """How many spans all sequences have together, where a gate's gradient is made in spans; how many chunks, where a backward keeps states."""
+    """How many spans all sequences have together, where a gate's gradient is made in spans; chunks, where a backward keeps states."""
     if not wanted.form.spanned and wanted.form.flow != "whole":
         return {}
     shape, name, long = wanted.dimensions, *(("SPANS", tiling["SPAN"]) if wanted.form.spanned else ("CHUNKS", tiling["CHUNK"]))

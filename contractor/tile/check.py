@@ -25,7 +25,7 @@ def check(kernel: Kernel) -> Kernel:
             case Load():
                 access(kernel, one.source, one.index, one.tile.axes)
             case Store():
-                access(kernel, one.target, one.index, axes_of(one.index) if one.target.via == "descriptor" else one.value.axes)
+                access(kernel, one.target, one.index, one.value.axes)
                 stored(one)
             case Full() if one.tile.dtype != ACC:
                 raise TileError(f"{one.tile.name}: an accumulator of {one.tile.dtype}")
@@ -121,7 +121,7 @@ def access(kernel: Kernel, buffer: Buffer, index: Index, axes: Axes) -> None:
     if buffer.via == "pointer":
         address(index, buffer, axes)
         bounds(index, axes)
-    elif axes != axes_of(index):
+    elif sorted(axes) != sorted(axes_of(index)):
         raise TileError(f"{buffer.name}: a descriptor gives its block over {listed(axes_of(index))}, not {listed(axes)}")
 
 

@@ -81,8 +81,8 @@ class Form:
     packed: sequences lie end to end, bounded by `starts` [SEQUENCES + 1]. initial, final: the state before the first position that is
     walked over is read, the one after the last is stored, [SEQUENCES, H, N, P];
     pooled: both are one tensor [SLOTS, H, N, P], and `slots` says where each sequence's is (below 0: it has none).
-    flow: what the pass does for a gate's gradient, of which both sides' passes make a half, or for a weight's (see `parts.flow`); "whole": the
-    pass is the contraction's backward, and makes the gradient of every operand from `arrived`, the result's (see `parts.reverse`).
+    flow: what the pass does for a gate's gradient, of which both sides' passes make a half, or for a weight's (see `parts.flow`);
+    "whole": the pass is the backward, and makes the gradient of every operand from `arrived`, the result's (see `parts.reverse`).
     weights: buffers [B, T, heads] whose numbers multiply the rows of all targets or of all sources.
     skip: the value at the target's own place is added, times `skip` [heads]. own: each row's own score is stored, of which a skip's
     gradient is the sum.
