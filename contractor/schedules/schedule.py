@@ -171,7 +171,8 @@ def sizes_of(wanted: Task, tiling: Tiling) -> dict[str, int]:
 
 def span_sizes(wanted: Task, tiling: Tiling) -> dict[str, int]:
     """How many spans all sequences have together, where a gate's gradient is made in spans; chunks, where a backward keeps states."""
-    if not wanted.form.spanned and wanted.form.flow != "whole":
+    faded = any(gate.features for gate in wanted.form.gates)
+    if not wanted.form.spanned and wanted.form.flow != "whole" and not faded:
         return {}
     shape, name, long = wanted.dimensions, *(("SPANS", tiling["SPAN"]) if wanted.form.spanned else ("CHUNKS", tiling["CHUNK"]))
     return {name: shape.T // long + shape.sequences if wanted.form.packed else shape.B * -(-shape.T // long)}
