@@ -169,9 +169,11 @@ class Look:
             return replace(inner, scale=Apply(node.function, (before, number), (), Number.REAL))
         if factor.axes != ("T",) or factor.number is Number.COMPLEX or inner.contract.axes[:1] != ("T",):
             return None
-        before = inner.target or Constant(1.0)
-        if node.function == "*" and inner.target is None:
-            return replace(inner, target=factor)
+        before = inner.target
+        if inner.target is None:
+            own = factor if node.function == "*" else Apply("reciprocal", (factor,), ("T",), Number.REAL)
+            return replace(inner, target=own)
+        assert before is not None
         return replace(inner, target=Apply(node.function, (before, factor), ("T",), Number.REAL))
 
     def number(self, value: Expression) -> Expression | None:

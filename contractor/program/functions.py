@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -62,6 +62,28 @@ def softplus(x: Tensor) -> Tensor:
     order = sorted(range(x.dim()), key=lambda dimension: x.stride(dimension), reverse=True)
     back = [order.index(dimension) for dimension in range(x.dim())]
     return -logsigmoid(-x.permute(order)).permute(back)
+
+
+class Reciprocal(torch.autograd.Function):
+    """1 / x, whose gradient is taken without 1 / x²: that of a quotient by a large x must not vanish."""
+
+    @staticmethod
+    def forward(saved: Any, x: Tensor) -> Tensor:
+        """1 / x."""
+        result = torch.reciprocal(x)
+        saved.save_for_backward(result)
+        return result
+
+    @staticmethod
+    def backward(saved: Any, arrived: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The gradient times the result, twice."""
+        (result,) = saved.saved_tensors
+        return -(arrived * result) * result
+
+
+def reciprocal(x: Tensor) -> Tensor:
+    """1 / x."""
+    return Reciprocal.apply(x)
 
 
 def silu(x: Tensor) -> Tensor:
@@ -201,6 +223,7 @@ ROWS = (
     Function("/", TWO, torch.true_divide),
     Function("^", TWO, torch.pow),
     Function("negate", ONE, torch.neg, "larger"),
+    Function("reciprocal", ONE, reciprocal),
     Function("exp", ONE, torch.exp),
     Function("log", ONE, torch.log),
     Function("log1p", ONE, torch.log1p),
@@ -236,7 +259,7 @@ ROWS = (
     Function("bilinear_matrix_input", FED, bilinear_matrix_input, matrix=True, columns=1),
 )
 ELEMENTWISE: dict[str, Function] = {row.name: row for row in ROWS}
-SIGNS = ("+", "-", "*", "/", "^", "negate")
+SIGNS = ("+", "-", "*", "/", "^", "negate", "reciprocal")  # not written as functions are
 # Those that kernels apply to an operand as they read it (`schedules.parts.maps` has the rules).
 MAPS = frozenset((
     "+", "-", "*", "/", "negate", "exp", "log", "sqrt", "rsqrt", "abs", "square", "sigmoid", "softplus", "silu", "relu", "elu", "tanh",

@@ -21,7 +21,7 @@ from contractor.plan.plan import Refusal, Tiling
 from contractor.plan.problem import BYTES
 from contractor.run.build import module
 from contractor.run.choices import preferred
-from contractor.run.descriptor import described
+from contractor.run.launch import Started, aligned
 from contractor.run.outside import around, own_scores, skipped
 from contractor.schedules.parts.flow import SPAN, gate_kernel
 from contractor.schedules.parts.form import ROLES, Gate, Task
@@ -53,6 +53,11 @@ class Execution:
     def on(self) -> Machine:
         """The machine that tilings are chosen for."""
         return self.machine if self.backend == "triton" else MACHINES["cpu"]
+
+    @property
+    def followed(self) -> bool:
+        """True if autograd can follow what is run."""
+        return self.backend == "torch"
 
     def kernel(self, task: Task, tensors: Tensors, dtype: torch.dtype) -> Tensors:
         """The outputs by name, the result [B, T, H, P] in `dtype`, by the backend's text."""
@@ -87,18 +92,6 @@ def widened(task: Task, tensors: Tensors) -> tuple[Task, Tensors]:
 
 
 # ---- what is run ----------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Started:
-    """One launch, built: the function of its text, the names of its arguments in order, the blocks of its descriptors, its programs."""
-
-    function: Any
-    names: tuple[str, ...]
-    described: tuple[tuple[str, tuple[int, ...]], ...]
-    programs: int
-    warps: int
-    stages: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,10 +151,11 @@ def launched(found: Ready, tensors: dict[str, Any], dtype: torch.dtype) -> Tenso
             outputs[buffer.name] = values[buffer.name]
     for name, one in tensors.items():
         if isinstance(one, Tensor):
-            values[name] = one.contiguous()
+            values[name] = aligned(one)
     if found.backend == "torch":
-        for launch in found.launches:
-            launch.function(*(launch.programs if name == "programs" else values[name] for name in launch.names))
+        with torch.autocast(device.type, enabled=False):  # operands are in the dtype that was promised
+            for launch in found.launches:
+                launch.on_cpu(values)
     elif device.index in (None, torch.cuda.current_device()):
         launch_all(found, values)
     else:
@@ -180,10 +174,7 @@ def dtype_of(buffer: Buffer, tensors: Tensors, dtype: torch.dtype) -> torch.dtyp
 def launch_all(found: Ready, values: dict[str, Any]) -> None:
     """The grids, on the current device."""
     for launch in found.launches:
-        arguments = {name: values[name] for name in launch.names}
-        for name, block in launch.described:
-            arguments[name] = described(values[name], list(block))
-        launch.function[(launch.programs,)](**arguments, num_warps=launch.warps, num_stages=launch.stages)
+        launch.on_gpu(values)
 
 
 def halved(schedule: str, machine: Machine, backend: Backend, task: Task, tensors: Tensors, dtype: torch.dtype) -> Tensors:

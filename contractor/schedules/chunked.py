@@ -46,8 +46,8 @@ class Chunked:
         return ""
 
     def careful(self, form: Form) -> bool:
-        """A careful task on 16-bit operands is one for its kernels too."""
-        return form.scalar
+        """With the state in two parts a gate's gradient is right where it is made inside the passes; sums outside want wider operands."""
+        return form.flow != ""
 
     def flows(self, form: Form) -> bool:
         """The passes leave what gates' gradients are made of."""

@@ -109,6 +109,7 @@ POSITIVE: dict[str, Callable[[Tensor], Tensor]] = {
     "log1p": lambda x: torch.log(1 + x),
     "sqrt": lambda x: x**0.5,
     "rsqrt": lambda x: x**-0.5,
+    "reciprocal": lambda x: x**-1.0,
 }
 
 

@@ -128,7 +128,9 @@ def test_tasks_are_noted_as_they_are_run() -> None:
     careful = replace(task("gate", (1, 100, 2, 64, 64)), careful=True)
     assert [one.dtype for one in tune.own_tasks(quadratic, careful)] == ["float32"]
     chunked = Noting("chunked", H200, "triton", "Y", [])
-    assert [one.dtype for one in tune.own_tasks(chunked, careful)] == ["bfloat16"]
+    assert [one.dtype for one in tune.own_tasks(chunked, careful)] == ["float32"]
+    flowing = replace(careful, form=replace(careful.form, flow="target"))  # with its state in two parts
+    assert [one.dtype for one in tune.own_tasks(chunked, flowing)] == ["bfloat16"]
     wide = task("gate", (1, 100, 2, 2048, 64))
     assert not SCHEDULES["chunked"].tilings(wide, H200)
     halves = list(tune.own_tasks(chunked, wide))
