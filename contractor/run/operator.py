@@ -136,9 +136,8 @@ class Operator:
         starts = None if cu_seqlens is None else bounds(cu_seqlens, met.prepared.problem.sizes.T, met.device)
         where = indices(slots, initial_state, packed or met.prepared.problem.sizes.B, met.device)
         state = None if initial_state is None else fitted(initial_state, met.prepared.tasks, self.program.name, met.device, where)
-        found, final = (called if where is None else called_without_gradients)(
-            met.prepared, tensors, met.dtype, Beside(state, starts, where)
-        )
+        call = called if where is None else called_without_gradients
+        found, final = call(met.prepared, tensors, met.dtype, Beside(state, starts, where))
         outputs = tuple(as_working(output, met.dtype) for output in found)
         answer = outputs[0] if len(outputs) == 1 else outputs
         return (answer, final) if return_state else answer
