@@ -71,7 +71,29 @@ def linear_attention(batch: int = 1, length: int = 2048) -> dict[str, Tensor]:
     return {"Q": normal(batch, length, 16, 128), "K": normal(batch, length, 16, 128), "V": normal(batch, length, 16, 128)}
 
 
-LAYERS: dict[str, Callable[[], dict[str, Tensor]]] = {"mamba2": mamba2, "retention": retention, "linear_attention": linear_attention}
+def gla(batch: int = 1, length: int = 2048, heads: int = 8) -> dict[str, Tensor]:
+    """Gated linear attention: a gate for each key channel, as FLA's layer makes it."""
+    found = linear_attention(batch, length)
+    tensors = {name: one[:, :, :heads].contiguous() for name, one in found.items()}
+    gate = torch.nn.functional.logsigmoid(normal(batch, length, heads, 128, dtype=torch.float32)) / 16
+    return {**tensors, "G": gate}
+
+
+def gated_delta(batch: int = 1, length: int = 2048, heads: int = 8) -> dict[str, Tensor]:
+    """The gated delta rule."""
+    tensors = {name: normal(batch, length, heads, 128) for name in "QKV"}
+    gate = torch.nn.functional.logsigmoid(normal(batch, length, heads, dtype=torch.float32) + 2)
+    return {**tensors, "beta": normal(batch, length, heads, dtype=torch.float32).sigmoid(), "G": gate}
+
+
+LAYERS: dict[str, Callable[[], dict[str, Tensor]]] = {
+    "mamba2": mamba2,
+    "retention": retention,
+    "linear_attention": linear_attention,
+    "gla": gla,
+    "gated_delta": gated_delta,
+}
+ORDERS = {"gla": ("chunked", "recurrent"), "gated_delta": ("chunked", "recurrent")}
 
 
 def numbers(name: str, schedule: str, seed: int) -> None:
@@ -174,6 +196,8 @@ def peers(seed: int) -> None:
         theirs = mamba_chunk_scan_combined(x["X"], x["dt"], a, x["B"], x["C"], 256, D=x["D"], dt_bias=x["dt_bias"], dt_softplus=True)
         verdict("mamba2 agrees with mamba_ssm", error(contractor.compile(EXAMPLES / "mamba2.ctr")(**x), theirs), 2 * FORWARD)
     try:
+        from fla.ops.gated_delta_rule import chunk_gated_delta_rule
+        from fla.ops.gla import chunk_gla
         from fla.ops.linear_attn import chunk_linear_attn
         from fla.ops.retention import chunk_retention
     except ImportError:
@@ -186,6 +210,13 @@ def peers(seed: int) -> None:
     features = [torch.nn.functional.elu(x[key]) + 1 for key in "QK"]
     theirs = chunk_linear_attn(*features, x["V"], scale=1.0, normalize=True)[0]
     verdict("linear attention agrees with fla", error(contractor.compile(EXAMPLES / "linear_attention.ctr")(**x), theirs), 2 * FORWARD)
+    x = gla()
+    theirs = chunk_gla(x["Q"], x["K"], x["V"], x["G"])[0]
+    verdict("gla agrees with fla", error(contractor.compile(EXAMPLES / "gla.ctr")(**x), theirs), 2 * FORWARD)
+    x = gated_delta()
+    unit = {key: torch.nn.functional.normalize(x[key].float(), dim=-1).bfloat16() for key in "QK"}
+    theirs = chunk_gated_delta_rule(unit["Q"], unit["K"], x["V"], x["G"], x["beta"])[0]
+    verdict("gated delta rule agrees with fla", error(contractor.compile(EXAMPLES / "gated_delta.ctr")(**x), theirs), 2 * FORWARD)
 
 
 # ---- times ----------------------------------------------------------------------------------------------------------------------
@@ -264,7 +295,7 @@ def main(wanted: list[str]) -> int:
     if "numbers" in parts:
         for seed in range(3):
             for name in filter(asked, LAYERS):
-                for schedule in ("chunked", "quadratic", "recurrent") if seed == 0 else ("chunked",):
+                for schedule in ORDERS.get(name, ("chunked", "quadratic", "recurrent")) if seed == 0 else ("chunked",):
                     numbers(name, schedule, seed)
     if "peers" in parts:
         peers(0)
