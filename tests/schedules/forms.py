@@ -32,9 +32,11 @@ MASKS: dict[str, tuple[str, str]] = {
     "gated window": ("input G [S]", "semiseparable(log = G) * window(20)"),
     "rank one": ("input beta [S]", "delta(beta, K)"),
     "gated rank one": ("input beta [S]\ninput G [S]", "semiseparable(log = G) * delta(beta, K)"),
+    "delta rule": ("input beta [S]\ninput G [S]", "semiseparable(log = G) * delta(beta, K)"),
     "dense": ("input A [S, N, M]", "product(A)"),
 }
-EXTRA = {"gate n": "N", "gate p": "P", "gate n p": "NP", "rank one": "NM", "gated rank one": "NM", "dense": "NM"}
+EXTRA = {"gate n": "N", "gate p": "P", "gate n p": "NP", "rank one": "NM", "gated rank one": "NM", "delta rule": "NM", "dense": "NM"}
+WRITTEN = {"delta rule": "beta * K"}
 
 
 def text(name: str) -> str:
@@ -44,7 +46,7 @@ def text(name: str) -> str:
     matrix = extra == "NM"
     letters = f"contract(TN, {'SM' if matrix else 'SN'}, SP, TS{extra} -> TP)"
     lines = ["layer tested", MATRIX if matrix else PLAIN, declared, f"L [T, S{''.join(f', {one}' for one in extra)}] = {mask}"]
-    return "\n".join([*lines, f"output {letters}(Q, K, V, L)", ""])
+    return "\n".join([*lines, f"output {letters}(Q, {WRITTEN.get(name, 'K')}, V, L)", ""])
 
 
 @lru_cache

@@ -95,12 +95,30 @@ def beside_cases() -> Iterator[Case]:
     yield Case("chunked", "gate", 4 * CHUNK + 5, "query", "descriptor", beside=("target",))
 
 
+def delta_cases() -> Iterator[Case]:
+    """Chunked under rank-one transitions: lengths, layouts, groups, states, packed sequences, the pass back."""
+    for mask in ("rank one", "gated rank one", "delta rule"):
+        yield from (Case("chunked", mask, length) for length in (1, CHUNK - 1, CHUNK + 1))
+        yield from (Case("chunked", mask, beside=names) for names in (("states",), ("packed", "states")))
+        yield Case("chunked", mask, widths=PADDED)
+        yield Case("chunked", mask, via="descriptor")
+        yield Case("chunked", mask, grouped=GROUPS if mask != "rank one" else GROUPS[:2])
+    for names in (("whole",), ("whole", "states"), ("whole", "packed", "states")):
+        yield Case("chunked", "delta rule", 4 * CHUNK + 5, beside=names)
+    yield Case("chunked", "delta rule", 4 * CHUNK + 5, via="descriptor", beside=("whole",))
+    yield Case("chunked", "delta rule", widths=PADDED, beside=("whole",))
+    yield Case("chunked", "delta rule", grouped=GROUPS, beside=("whole",))
+    yield Case("chunked", "delta rule", dtype="bfloat16", beside=("whole",))
+
+
 def beside(wanted: Task, tiling: Tiling, names: tuple[str, ...]) -> tuple[Task, Tiling]:
     """A task and a tiling with what stands beside them."""
     form = replace(wanted.form, initial="states" in names, final="states" in names, packed="packed" in names)
-    form = replace(form, flow=next((name for name in names if name in ("target", "source")), ""))
+    form = replace(form, flow=next((name for name in names if name in ("target", "source", "whole")), ""))
     constants = dict(tiling.constants) | ({"SEGMENTS": 2} if "segments" in names else {}) | ({"HEAD_BLOCK": 4} if "summed" in names else {})
-    if form.flow:
+    if form.flow == "whole":
+        constants |= {"COLUMNS": tiling["BLOCK_P"]}
+    elif form.flow:
         constants |= {"SPAN": 2 * CHUNK, "COLUMN_BLOCKS": wanted.dimensions.P // tiling["BLOCK_P"]}
     dimensions = replace(wanted.dimensions, sequences=3 if form.packed else 0, B=1 if form.packed else wanted.dimensions.B)
     return replace(wanted, form=form, dimensions=dimensions), replace(tiling, constants=tuple(constants.items()), summed="summed" in names)
@@ -120,7 +138,10 @@ def filled(kernel: Kernel, wanted: Task, sizes: dict[str, float], seed: str) -> 
         normal = torch.randn(*shape, generator=made, dtype=torch.float64)
         if buffer.name in closing:
             return torch.where(torch.rand(*shape, generator=made) < closing[buffer.name], -torch.inf, -normal.abs())
-        return normal * (shape[-1] ** -0.5 if buffer.name.startswith("transition") else 1.0)
+        if buffer.name == "source_weight" and wanted.form.matrices:
+            return normal.sigmoid()
+        erasing = buffer.name.startswith("transition") or (buffer.name == "key" and bool(wanted.form.matrices))
+        return normal * (shape[-1] ** -0.5 if erasing else 1.0)
 
     return {buffer.name: one(buffer) for buffer in kernel.buffers if buffer.name not in kernel.stored}
 
@@ -154,7 +175,7 @@ def difference(found: Tensor, wanted: Tensor) -> float:
 
 def main() -> None:
     """Every case."""
-    for case in (*cases(), *beside_cases()):
+    for case in (*cases(), *beside_cases(), *delta_cases()):
         print(f"{case}: {error(case):.3e}", flush=True)
 
 
