@@ -106,7 +106,9 @@ class Ready:
 
 def run(schedule: str, machine: Machine, backend: Backend, task: Task, tensors: Tensors, dtype: torch.dtype) -> Tensors:
     """One task by one schedule."""
-    own = SCHEDULES[schedule]
+    own, form = SCHEDULES[schedule], task.form
+    if not (form.weights or form.skip or form.own):
+        return inside(schedule, machine, backend, task, tensors, dtype)
     return around(partial(inside, schedule, machine, backend), task, tensors, dtype, own.fuses, own.flows(task.form))
 
 

@@ -8,13 +8,20 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from contractor.errors import RefusedError
 from contractor.run.gradient import Arrived, Passes, Run, Tensors, gradients
+from contractor.run.whole import whole_backward
 from contractor.schedules.parts.form import Gate, Task
 
 
 class Evaluator(Passes, Protocol):
     """How a task is run: `kernel` by the chosen schedule's kernels, `text` by torch text that autograd can follow, `stepwise` by such
-    text that takes transitions by value."""
+    text that takes transitions by value. followed: `kernel` too is text that autograd can follow."""
+
+    @property
+    def followed(self) -> bool:
+        """True if autograd can follow `kernel`."""
+        ...
 
     @property
     def text(self) -> Run:
@@ -31,6 +38,12 @@ def by_roles(task: Task) -> bool:
     """True if the gradient is the same contraction with its roles permuted."""
     form = task.form
     return not form.matrices and not form.tables and all(len(gate.features) < 2 for gate in form.gates)
+
+
+def own_backward(task: Task, evaluator: Evaluator) -> bool:
+    """True if the schedule has a pass that makes all gradients of a task under matrices."""
+    shape = task.dimensions
+    return bool(task.form.matrices) and 0 not in (shape.B, shape.T, shape.H, shape.N, shape.P) and evaluator.flows(task)
 
 
 def valued(task: Task, zeros: frozenset[str]) -> Task:
@@ -64,15 +77,20 @@ class Mix(torch.autograd.Function):
 
     @staticmethod
     def backward(saved: Any, *arrived: Tensor | None) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The gradient of every tensor that wants one."""
-        outputs: Tensors = dict(zip(RETURNED, saved.saved_tensors[: saved.count], strict=False))
-        named: Tensors = dict(zip(saved.names, saved.saved_tensors[saved.count :], strict=True))
+        """The gradient of every tensor that wants one. Raises RefusedError where that shall have a gradient itself and kernels make it."""
+        if torch.is_grad_enabled() and not saved.evaluator.followed:
+            raise RefusedError('kernels have no gradients of gradients (create_graph=True); compile the layer with backend="torch"')
+        kept = saved.saved_tensors  # once: activation checkpointing makes them anew each time
+        outputs: Tensors = dict(zip(RETURNED, kept[: saved.count], strict=False))
+        named: Tensors = dict(zip(saved.names, kept[saved.count :], strict=True))
         wanted = frozenset(name for name, needed in zip(saved.names, saved.needs_input_grad[4:], strict=True) if needed)
         result, final = (*arrived, None)[:2]
         came = Arrived(torch.zeros_like(outputs["result"]) if result is None else result.contiguous(), final)
         evaluator: Evaluator = saved.evaluator
         if saved.zeros:
             found = through_text(valued(saved.task, saved.zeros), named, came, wanted, evaluator.stepwise)
+        elif own_backward(saved.task, evaluator):
+            found = whole_backward(saved.task, named, came, wanted, evaluator.kernel)
         elif by_roles(saved.task):
             found = gradients(saved.task, named, outputs, came, wanted, evaluator)
         else:
