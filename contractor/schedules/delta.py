@@ -75,8 +75,9 @@ class Delta:
             return (beside(task, tiling(task, machine, 0, 1, 1)),)
         wide = ((128, 8, 3), (128, 8, 2)) if task.dimensions.P > 64 else ()
         pairs = (*wide, (64, 4, 3), (64, 4, 2), (64, 4, 1)) if task.dtype != "float32" else ((64, 8, 1),)
-        found = tuple(beside(task, tiling(task, machine, *pair)) for pair in pairs)
-        return tuple(one for one in found if fits(task, machine, one))
+        found = tuple(one for pair in pairs if fits(task, machine, one := beside(task, tiling(task, machine, *pair))))
+        piped = tuple(one for one in found if one.stages > 1)  # one stage is for machines on which two find no room
+        return piped or found
 
     def kernels(self, form: Form, layout: Layout) -> tuple[Kernel, ...]:
         """The pairs inside all chunks, then the walk along them; or the backward."""

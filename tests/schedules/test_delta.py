@@ -53,7 +53,7 @@ output Y * rsqrt(N)
     )
 
 
-def operands(rng: random.Random, length: int, heads: int = 2, batch: int = 2) -> Tensors:
+def operands(rng: random.Random, length: int, heads: int = 2, batch: int = 2, width: int = N) -> Tensors:
     """Random ones: unit keys, beta in (0, 2) or 0, weak gates and hard ones; Q and K have fewer heads now and then."""
     made = torch.Generator().manual_seed(rng.randrange(2**31))
 
@@ -69,10 +69,10 @@ def operands(rng: random.Random, length: int, heads: int = 2, batch: int = 2) ->
     log = -normal(heads).abs() * rng.choice((0.02, 0.5, 3.0))
     hard = torch.tensor((*HARD, *(1.0 for _ in range(8))), dtype=torch.float64)[chosen]
     return {
-        "Q": normal(groups, N),
-        "K": unit(rng.choice((1, groups)), N),
+        "Q": normal(groups, width),
+        "K": unit(rng.choice((1, groups)), width),
         "V": normal(heads, P),
-        "E": unit(heads, N),
+        "E": unit(heads, width),
         "beta": torch.where(chosen == 5, 0.0, beta),
         "G": torch.where(hard == 1.0, log, hard),
         "g": torch.tensor(-0.1, dtype=torch.float64),
@@ -115,6 +115,21 @@ def test_float32(mask: str) -> None:
     oracle, along = expected(program, tensors)
     found = answered(program, {name: one.float() for name, one in tensors.items()}, along, "chunked")
     assert not list(wrong(found, oracle, 1e-5, 1e-4))
+
+
+@pytest.mark.parametrize("reach", [0.02, 0.5])
+def test_bfloat16(reach: float) -> None:
+    """Within 5e-3 forward and 1e-2 backward, gates' gradients too, however far the past reaches; a state of usual width, beta in (0, 1)."""
+    program = program_of(layer(MASKS["gate after"]))
+    tensors = read_by(program, operands(random.Random(11), 300, width=64))
+    tensors["beta"] = tensors["beta"] / 2
+    tensors["G"] = -reach * torch.rand(tensors["G"].shape, dtype=torch.float64, generator=torch.Generator().manual_seed(12))
+    exact = {name: (one if name in ("beta", "G") else one.bfloat16()).double() for name, one in tensors.items()}
+    exact |= {name: exact[name].float().double() for name in ("beta", "G")}
+    along = (torch.randn(2, 300, 2, P, dtype=torch.float64, generator=torch.Generator().manual_seed(13)),)
+    steps = answered(program, exact, along, "recurrent")  # the reference would form a matrix for every pair of positions
+    rounded = {name: one.float() if name in ("beta", "G") else one.bfloat16() for name, one in exact.items()}
+    assert not list(wrong(answered(program, rounded, along, "chunked"), steps, 5e-3, 1e-2))
 
 
 @pytest.mark.parametrize("mask", ["plain", "gate after", "erase apart"])

@@ -29,7 +29,7 @@ from contractor.schedules.parts.walk import Layout, Rows, Walk, sizes, table
 from contractor.tile.build import Builder
 from contractor.tile.expression import Tile
 from contractor.tile.kernel import Buffer, Kernel, Span
-from contractor.tile.ops import ACC, I32, Expr, cast, cdiv, cumsum, iota, rename, select, size, total
+from contractor.tile.ops import ACC, I32, Expr, cast, cdiv, cumsum, iota, least, rename, select, size, total
 
 FORTH_SAYS = "the state S at each chunk's start, and what is new in it: u = X (v − g k S)"
 BACK_SAYS = "the gradient Z of the state at each chunk's end, and that of the value: dv = Xᵀ (Wᵀ o + l k Z)"
@@ -183,7 +183,8 @@ def one_rest(c: Place, here: Rows) -> None:
 
 
 def summed(c: Place, here: Rows) -> Sums:
-    """What is summed over the value's columns."""
+    """What is summed over the value's columns. T bounds their blocks so that the compiler does not know how many there are: it would take a
+    loop of one turn apart, lay all pairs out for the products behind it, and run out of registers."""
     k, chunk = c.k, here.first // size("CHUNK")
     sums = Sums(
         k.full("shown_sum", "t", "s"),
@@ -191,7 +192,7 @@ def summed(c: Place, here: Rows) -> Sums:
         *(k.full(f"{name}_sum", "n", axis) for name, axis in (("read", "t"), ("missed", "t"), ("kept", "s"))),
         passing=k.full("passing") if c.form.gates else None,
     )
-    with k.loop("column", cdiv(size("P"), size("COLUMNS"))) as column:
+    with k.loop("column", least(cdiv(size("P"), size("COLUMNS")), size("T"))) as column:
         first = column * size("COLUMNS")
         index = k.let("p", first + iota("p"))
         p = Span("p", first, index, index < size("P") if c.layout.padded_p else None, column)
