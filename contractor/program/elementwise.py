@@ -1,11 +1,13 @@
-"""Chains of elementwise functions of one tensor: `elu(Q) + 1` is read once and written once, whatever there is in between."""
+"""What is read once and written once, whatever there is in between: chains of elementwise functions of one tensor, as `elu(Q) + 1`, and
+norms over features."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from contractor.program.expression import POSITIONS, Apply, Constant, Expression, Number, Relabel, Size, Variable, children
+from contractor.program.around import inside
+from contractor.program.expression import POSITIONS, Apply, Constant, Expression, Number, Reduce, Relabel, Size, Variable, children
 from contractor.program.functions import MAPS
 from contractor.program.mixing import contractions, places
 from contractor.program.program import Definition, Program
@@ -32,6 +34,14 @@ def chains(program: Program) -> Iterator[Chain]:
         for contract in contractions(expression):
             for value in () if contract.mask is None else arguments(contract.mask):
                 yield from within(value, names)
+
+
+def norms(program: Program) -> Iterator[Reduce]:
+    """Every norm over the last of a value's features."""
+    for _, expression in places(program):
+        for node in inside(expression):
+            if isinstance(node, Reduce) and node.function in ("l2norm", "rmsnorm") and node.over == node.value.axes[-1:]:
+                yield node
 
 
 def within(expression: Expression, names: Mapping[str, Expression]) -> Iterator[Chain]:

@@ -63,8 +63,9 @@ class Reader(Protocol):
         """An operand or a definition by name."""
         ...
 
-    def mixing(self, expression: Contract | Apply, /) -> Value | None:
-        """A contraction that finds its operands itself, or what stands around one and is made with it; None leaves it to `contract`."""
+    def mixing(self, expression: Contract | Apply | Reduce, /) -> Value | None:
+        """A contraction that finds its operands itself, or what stands around one and is made with it, or what else is made in another way
+        than by definition; None leaves it to that."""
         ...
 
     def contract(self, contract: Contract, operands: tuple[Value, ...], /) -> Value:
@@ -80,7 +81,7 @@ class Reader(Protocol):
         ...
 
 
-def left(expression: Contract | Apply) -> None:
+def left(expression: Contract | Apply | Reduce) -> None:
     """No contraction finds its operands itself."""
 
 
@@ -95,7 +96,7 @@ class Reading:
     positions: Callable[[Literal["T", "S"]], Tensor]
     real: torch.dtype = torch.float32
     device: torch.device | str = "cpu"
-    mixing: Callable[[Contract | Apply], Value | None] = left
+    mixing: Callable[[Contract | Apply | Reduce], Value | None] = left
 
 
 def evaluate(expression: Expression, reading: Reader) -> Value:
@@ -118,6 +119,9 @@ def evaluate(expression: Expression, reading: Reader) -> Value:
         case Relabel():
             return Value(evaluate(expression.value, reading).tensor, expression.axes)
         case Reduce():
+            whole = reading.mixing(expression)
+            if whole is not None:
+                return in_order(whole, expression.axes)
             value = argument(expression.value, expression.number, reading)
             return in_order(reading.softmax(expression, value) if expression.under else reduced(expression, value), expression.axes)
         case Concat():

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from contractor.plan.problem import Problem
 from contractor.program.dense import Grid, dense_mask
-from contractor.program.elementwise import Chain, chains
+from contractor.program.elementwise import Chain, chains, norms
 from contractor.program.evaluate import evaluate
 from contractor.program.expression import Apply, Contract, Expression, Number, Reduce, Variable
 from contractor.program.mixing import Core, Mixing, contractions, mixings, places
@@ -23,7 +23,7 @@ from contractor.program.reduce import masked_softmax
 from contractor.program.values import Value, broadcast, from_call, to_call
 from contractor.run.contraction import Path, pairwise
 from contractor.run.direct import Direct, direct
-from contractor.run.elementwise import mapped
+from contractor.run.elementwise import made
 from contractor.run.frame import Frame
 from contractor.run.mix import Evaluator, mixed
 from contractor.run.normal import Normal, normal
@@ -42,7 +42,7 @@ class Prepared:
     contraction by that of its node, each core's task, how it is evaluated, and its direct route if it has one by the core's name; sizes,
     operands and definitions by name. real: the dtype of reals that come of integers, float32 at least. alone: the core whose result, as
     the kernel gives it, is the layer's only output, if there is such a one. chains: of elementwise functions that have kernels, by the
-    identity of their nodes."""
+    identity of their nodes; norms too."""
 
     problem: Problem
     mixings: dict[int, Mixing]
@@ -55,7 +55,7 @@ class Prepared:
     operands: dict[str, Operand]
     definitions: dict[str, Definition]
     alone: Core | None
-    chains: dict[int, Chain]
+    chains: dict[int, Chain | Reduce]
 
 
 def prepare(problem: Problem, choose: Choose, order: Order, generated: bool) -> Prepared:
@@ -73,6 +73,7 @@ def prepare(problem: Problem, choose: Choose, order: Order, generated: bool) -> 
     routes = ((core.name, direct(core, tasks[core.name], problem)) for core in cores)
     directs = {name: route for name, route in routes if route is not None}
     definitions = {one.name: one for one in program.definitions if isinstance(one, Definition)}
+    maps = {id(one.expression): replace(one, map=settled(one.map, problem.sizes)) for one in chains(program)}
     return Prepared(
         problem,
         known | {id(node): own[node] for node in nodes if node in own},
@@ -85,7 +86,7 @@ def prepare(problem: Problem, choose: Choose, order: Order, generated: bool) -> 
         {operand.name: operand for operand in program.operands},
         definitions,
         alone(program.outputs, definitions, known, directs),
-        {id(one.expression): replace(one, map=settled(one.map, problem.sizes)) for one in chains(program)} if generated else {},
+        {**maps, **{id(one): one for one in norms(program)}} if generated else {},
     )
 
 
@@ -185,7 +186,7 @@ class Call:
         """An ordinary contraction, pair by pair."""
         return pairwise(contract, operands, self.prepared.paths[id(contract)])
 
-    def mixing(self, expression: Contract | Apply) -> Value | None:
+    def mixing(self, expression: Contract | Apply | Reduce) -> Value | None:
         """A mixing by the plan, with what its kernels do around it."""
         mixing = self.prepared.mixings.get(id(expression))
         if mixing is None:
@@ -196,12 +197,12 @@ class Call:
             total = total + value.tensor
         return broadcast(Value(total, first.axes), expression.axes, self.sizes, self.device)
 
-    def chained(self, chain: Chain | None) -> Value | None:
-        """A chain of elementwise functions by its kernel; None leaves it to torch."""
+    def chained(self, chain: Chain | Reduce | None) -> Value | None:
+        """A chain of elementwise functions, or a norm, by its kernel; None leaves it to torch."""
         if chain is None:
             return None
-        base = evaluate(chain.base, self)
-        tensor = mapped(chain.map, base.tensor)
+        base = evaluate(chain.value if isinstance(chain, Reduce) else chain.base, self)
+        tensor = made(chain.function if isinstance(chain, Reduce) else chain.map, base.tensor)
         return None if tensor is None else Value(tensor, base.axes)
 
     def mixed(self, core: Core) -> Value:

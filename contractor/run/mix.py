@@ -79,7 +79,7 @@ class Mix(torch.autograd.Function):
     def backward(saved: Any, *arrived: Tensor | None) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The gradient of every tensor that wants one. Raises RefusedError where that shall have a gradient itself and kernels make it."""
         if torch.is_grad_enabled() and not saved.evaluator.followed:
-            raise RefusedError('kernels have no gradients of gradients (create_graph=True); compile the layer with backend="torch"')
+            raise RefusedError(NO_SECOND)
         kept = saved.saved_tensors  # once: activation checkpointing makes them anew each time
         outputs: Tensors = dict(zip(RETURNED, kept[: saved.count], strict=False))
         named: Tensors = dict(zip(saved.names, kept[saved.count :], strict=True))
@@ -99,6 +99,7 @@ class Mix(torch.autograd.Function):
 
 
 RETURNED = ("result", "final")
+NO_SECOND = 'kernels have no gradients of gradients (create_graph=True); compile the layer with backend="torch"'
 
 
 def mixed(task: Task, evaluator: Evaluator, zeros: frozenset[str], tensors: Tensors) -> Tensors:

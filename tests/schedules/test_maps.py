@@ -12,12 +12,15 @@ from contractor.emit.triton import emit_triton
 from contractor.pipeline import program_of
 from contractor.plan.machine import H200
 from contractor.plan.plan import Tiling
-from contractor.program.elementwise import X, chains
+from contractor.program.elementwise import X, chains, norms
 from contractor.program.expression import Apply, Constant, Expression, Number
 from contractor.program.functions import ELEMENTWISE, MAPS
+from contractor.program.reduce import l2norm, rmsnorm
 from contractor.run.elementwise import BLOCK
 from contractor.run.execute import launched, started
 from contractor.schedules.parts.maps import RULES, map_kernel, slope_kernel
+from contractor.schedules.parts.norms import NORMS, norm_kernel
+from contractor.schedules.parts.norms import slope_kernel as norm_gradient
 from contractor.tile.kernel import Kernel
 from contractor.tile.routine import Launch, Routine
 from tests.emit.test_compiles import imported, types_of
@@ -82,6 +85,41 @@ def test_compiles_for_hopper(function: str, tmp_path: Path) -> None:
         types = types_of(kernel, {"COUNT": 4096, "BLOCK": BLOCK}, "bf16")
         found = compiled(getattr(imported(path), kernel.name), types, {"BLOCK": BLOCK}, H200, Tiling((), 4, 1), 0)
         assert found.spills == 0
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_norms_and_their_gradients(norm: str) -> None:
+    """Rows of zeros and rows whose norm is cut off among them."""
+    x = torch.randn(37, 11, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    x[3], x[5] = 0.0, x[5] * 1e-14
+    gradient = torch.randn(37, 11, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    leaf = x.clone().requires_grad_()
+    wanted = {"l2norm": l2norm, "rmsnorm": rmsnorm}[norm](leaf, (1,))
+    torch.testing.assert_close(by_rows(norm_kernel(norm), x=x), wanted.detach(), rtol=1e-12, atol=1e-12)
+    (slope,) = torch.autograd.grad(wanted, leaf, gradient)
+    torch.testing.assert_close(by_rows(norm_gradient(norm), x=x, gradient=gradient), slope, rtol=1e-11, atol=1e-11)
+
+
+def by_rows(kernel: Kernel, **given: Tensor) -> Tensor:
+    """What the torch text of a norm's kernel gives."""
+    sizes = (("ROWS", 37), ("N", 11), ("BLOCK_N", 16), ("ROW_BLOCK", 8))
+    return launched(started(Routine((Launch(kernel, (), 4, 1, sizes),)), "torch", sizes), dict(given), given["x"].dtype)["result"]
+
+
+@pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION")
+@pytest.mark.parametrize("norm", NORMS)
+def test_norms_compile_for_hopper(norm: str, tmp_path: Path) -> None:
+    constants = {"N": 128, "BLOCK_N": 128, "ROW_BLOCK": 16}
+    for kernel in (norm_kernel(norm), norm_gradient(norm)):
+        path = tmp_path / f"{kernel.name}.py"
+        path.write_text(emit_triton(kernel), encoding="utf-8")
+        types = types_of(kernel, {"ROWS": 4096, **constants}, "bf16")
+        assert compiled(getattr(imported(path), kernel.name), types, constants, H200, Tiling((), 4, 1), 0).spills == 0
+
+
+def test_which_norms_are_found() -> None:
+    assert [one.function for one in norms(program_of(EXAMPLES / "gated_delta.ctr"))] == ["l2norm", "l2norm"]
+    assert not list(norms(program_of(EXAMPLES / "linear_attention.ctr")))
 
 
 def test_which_chains_are_found() -> None:
