@@ -18,7 +18,7 @@ from contractor.plan.problem import BYTES, Problem
 from contractor.program.mixing import Core
 from contractor.schedules.parts.form import Form, Task
 from contractor.schedules.parts.task import task
-from contractor.schedules.parts.tilings import layout_of
+from contractor.schedules.parts.tilings import layout_of, piece_of
 from contractor.schedules.parts.waits import waits
 from contractor.schedules.parts.walk import Layout
 from contractor.tile.count import count
@@ -175,7 +175,8 @@ def span_sizes(wanted: Task, tiling: Tiling) -> dict[str, int]:
     if not wanted.form.spanned and wanted.form.flow != "whole" and not faded:
         return {}
     shape, name, long = wanted.dimensions, *(("SPANS", tiling["SPAN"]) if wanted.form.spanned else ("CHUNKS", tiling["CHUNK"]))
-    return {name: shape.T // long + shape.sequences if wanted.form.packed else shape.B * -(-shape.T // long)}
+    pieces = {"PIECE": piece_of(wanted, tiling)} if faded else {}
+    return {name: shape.T // long + shape.sequences if wanted.form.packed else shape.B * -(-shape.T // long), **pieces}
 
 
 def assumed(wanted: Task) -> dict[str, float]:

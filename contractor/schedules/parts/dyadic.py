@@ -12,19 +12,46 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from contractor.schedules.parts.factors import LOG2E
-from contractor.schedules.parts.form import Gate
+from contractor.schedules.parts.form import Form, Gate
 from contractor.schedules.parts.walk import Layout, Rows, Walk, head_of, table
 from contractor.tile.build import Builder
-from contractor.tile.ops import ACC, Expr, Precision, Span, cast, dot, exp2, most, rename, select, total
+from contractor.tile.ops import ACC, I32, Expr, Precision, Span, cast, dot, exp2, most, number, rename, select, total
 
 LEVELS = 6  # of a chunk of 64 rows; of a smaller one the last levels have no pairs
 LEAST = -1e4  # base 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Level:
+    """Blocks of 2h rows in halves of h = `half`: the first row of each row's half [t], and whether it is a second one. Tiles over two rows
+    are made of these alone, so that none is the same at every level: the compiler would keep it in registers."""
+
+    half: Expr
+    block: Expr
+    second: Expr
+
+    @property
+    def together(self) -> Expr:
+        """Rows of one half [t, s]: their pairs belong to levels below."""
+        return self.block.same(rename(self.block, t="s"))
+
+    @property
+    def across(self) -> Expr:
+        """Rows on both sides of a middle [t, s]: the pairs of the level."""
+        return (self.block ^ self.half).same(rename(self.block, t="s"))
+
+
+def level_of(k: Builder, number: Expr, row: Expr) -> Level:
+    """Level number 0, 1, … of some rows [t]."""
+    half = k.let("half", 1 << number)
+    return Level(half, k.let("half_block", row - (row & (half - 1))), k.let("second", (row & half) > 0))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Fading:
-    """The gates of one chunk, base 2, over [u, channel]: the sum of `parts` (one tile, or two of 16 bits that keep a float32's leading
-    16), and `whole` in the accumulators' dtype. row: the chunk's places [t]. late: a row's own gate is not crossed."""
+    """The gates of one chunk, base 2, over [u, channel]: the sum of `parts` (one tile, or two of 16 bits that keep 16 binary digits), and
+    `whole` in the accumulators' dtype. row: the chunk's places [t]. late: a row's own gate is not crossed. future: sources come after
+    their targets."""
 
     k: Builder
     layout: Layout
@@ -32,11 +59,17 @@ class Fading:
     whole: Expr
     row: Expr
     late: bool
+    future: bool
 
     @property
-    def other(self) -> Expr:
-        """The chunk's places [u]."""
-        return rename(self.row, t="u")
+    def precision(self) -> Precision | None:
+        """Of products with the gates."""
+        return self.layout.precision or ("ieee" if self.parts[0].dtype == ACC else None)
+
+    @property
+    def upto(self) -> Expr:
+        """Where the gates up to each row stop [t]: behind its own, unless that is not crossed."""
+        return self.row if self.late else self.row + 1
 
     def over(self, name: str, crossed: Expr) -> Expr:
         """The factor [t, channel] of the gates of the rows u that each row crosses, `crossed` [t, u]."""
@@ -47,39 +80,52 @@ class Fading:
         assert log is not None
         return self.k.let(name, exp2(log))
 
-    @property
-    def precision(self) -> Precision | None:
-        """Of products with the gates."""
-        return self.layout.precision or ("ieee" if self.parts[0].dtype == ACC else None)
+    def enter(self, held: Expr) -> Expr:
+        """Of the state that enters the chunk, up to each row [t, channel]."""
+        return self.last(held) if self.future else self.first(held)
 
-    def first(self) -> Expr:
-        """From the chunk's first row up to each row, its own gate among them unless it is late [t, channel]."""
-        return self.over("from_first", self.other < self.row if self.late else self.row >= self.other)
+    def leave(self, held: Expr) -> Expr:
+        """Of each row, up to where the state leaves the chunk [t, channel]."""
+        return self.first(held) if self.future else self.last(held)
 
-    def last(self) -> Expr:
-        """From behind each row to the chunk's end [t, channel]."""
-        return self.over("to_last", self.other > self.row)
+    def first(self, held: Expr) -> Expr:
+        """From the chunk's first row up to each row."""
+        return self.over("from_first", rename(self.row, t="u") < kept_at(self.upto, held))
 
-    def middle(self, half: Expr) -> Expr:
-        """Between each row and the middle of its block of twice `half` rows [t, channel]."""
-        near = (self.row ^ self.other) < half
-        second = (self.row & half) > 0
-        crossed = near & ((self.other > self.row) ^ second)
-        if self.late:
-            crossed = crossed & ((self.row ^ self.other) > 0)
-        return self.over("to_middle", crossed)
+    def last(self, held: Expr) -> Expr:
+        """From behind each row to the chunk's end."""
+        return self.over("to_last", rename(self.row, t="u") > kept_at(self.row, held))
+
+    def middle(self, level: Level, held: Expr) -> Expr:
+        """Between each row and the middle of its block of the level [t, channel]."""
+        begin = self.k.let("crossed_from", select(level.second, level.block, self.row + 1))
+        stop = self.k.let("crossed_to", kept_at(select(level.second, self.upto, level.block + level.half), held))
+        other = rename(self.row, t="u")
+        return self.over("to_middle", (other >= begin) & (other < stop))
 
     def chunk(self) -> Expr:
         """Across the whole chunk [channel]."""
         return self.k.let("fade", exp2(total(self.whole, "u")))
 
 
-def fading(k: Builder, layout: Layout, w: Walk, gate: Gate, rate: Expr | None, here: Rows, channel: Span, like: Expr) -> Fading:
+def held_rows(k: Builder, scores: Expr) -> Expr:
+    """Something of each row's scores [t, s] whose only use is where it is: with the threads that hold the row's products (`kept_at`)."""
+    return k.let("held", cast(total(scores, "s"), I32))
+
+
+def kept_at(bound: Expr, held: Expr) -> Expr:
+    """A bound for each row, the same number, which is to be made by the threads that hold the rows' products: so are tiles compared with
+    it then, and a product takes them from where they are. Without that they would be made elsewhere and pass through shared memory."""
+    return select((held & number(1)) > 1, 0, bound)
+
+
+def fading(k: Builder, layout: Layout, w: Walk, form: Form, rate: Expr | None, here: Rows, channel: Span, like: Expr) -> Fading:
     """The gates of a chunk's rows. rate: of a fixed decay, for each channel. like: a tile of the operands, whose dtype products take."""
     k.axis("u", dict(k.sizes)["t"])
+    (gate,) = form.gates
     k.note("the gates of the chunk, base 2")
     if rate is None:
-        source, head = table(k, w, gate.name, channel.axis.upper(), dtype=ACC)
+        source, head = table(k, w, gate.name, channel.axis.upper(), dtype=ACC, via=layout.via)
         natural = k.load(f"{gate.name}_natural", source, w.batch, here.span("u"), head, channel)
         whole = k.let(f"{gate.name}_steps", most(natural * LOG2E, LEAST))
     else:
@@ -88,7 +134,7 @@ def fading(k: Builder, layout: Layout, w: Walk, gate: Gate, rate: Expr | None, h
     if layout.clamped or layout.split:
         high = k.let(f"{gate.name}_high", cast(whole, like))
         parts = (high, k.let(f"{gate.name}_low", cast(whole - cast(high, ACC), like)))
-    return Fading(k, layout, parts, whole, here.place, bool(gate.shift))
+    return Fading(k, layout, parts, whole, here.place, bool(gate.shift), form.future)
 
 
 def rate_of(k: Builder, w: Walk, gate: Gate, channel: Span) -> Expr | None:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import reduce
 from operator import mul
 
 from contractor.schedules.parts.beside import weights_of
 from contractor.schedules.parts.chunk import Place, advance, carry_in, give_out, placed, score, through
-from contractor.schedules.parts.dyadic import LEVELS, Fading, fading, rate_of
+from contractor.schedules.parts.dyadic import LEVELS, Fading, fading, held_rows, level_of, rate_of
 from contractor.schedules.parts.ends import entering, leaving
 from contractor.schedules.parts.factors import Factors
 from contractor.schedules.parts.form import Form
 from contractor.schedules.parts.support import directed
-from contractor.schedules.parts.walk import Layout, Rows, Walk, inner, sizes, stream_of, table
+from contractor.schedules.parts.walk import Layout, Rows, Walk, rows, sizes, stream_of, table
 from contractor.tile.build import Builder
 from contractor.tile.kernel import Kernel
 from contractor.tile.ops import ACC, I32, Buffer, Expr, Span, cast, cdiv, dot, iota, number, rename, select, size
@@ -29,64 +28,63 @@ SCALARS = ("scale", "T", "B", "SEQUENCES")
 
 def entering_kernel(form: Form, layout: Layout) -> Kernel:
     """The weights of each chunk's pairs, its query and key faded from and to the chunk's ends, and what the chunk leaves of the state."""
-    k = Builder("chunk_weights", ENTERING_SAYS, sizes(layout), scalars=SCALARS)
-    for c, chunk in each_chunk(k, form, layout):
-        one_entering(c, chunk)
-    return k.done()
-
-
-def each_chunk(k: Builder, form: Form, layout: Layout) -> Iterator[tuple[Place, Expr]]:
-    """The place of a program and its chunk, heads slowest; of packed sequences it takes every so many-th, as if all were of one length."""
+    k = Builder("chunk_weights", ENTERING_SAYS, {"t": "CHUNK", "s": "CHUNK", "n": "PIECE"}, scalars=SCALARS)
     blocks = cdiv(size("T"), size("CHUNK") * size("SEQUENCES")) if form.packed else cdiv(size("T"), size("CHUNK"))
     program = k.program(blocks * size("H") * size("SEQUENCES" if form.packed else "B"))
     block = k.let("block", program % blocks)
-    c = alone(k, form, layout, stream_of(k, form, k.let("stream", program // blocks), number(0), None, None))
+    w = stream_of(k, form, k.let("stream", program // blocks), number(0), None, None)
+    lane = k.let("lane", iota("t"))
     if not form.packed:
-        yield c, block
-        return
-    chunks = k.let("chunks", cdiv(c.w.length, size("CHUNK")))
+        one_entering(k, form, layout, w, lane, block)
+        return k.done()
+    k.note("of packed sequences every so many-th chunk, as if all were of one length")
+    chunks = k.let("chunks", cdiv(w.length, size("CHUNK")))
     with k.loop("step", (chunks + (blocks - 1) - block) // blocks) as step:
-        yield c, k.let("chunk", block + step * blocks)
+        one_entering(k, form, layout, w, lane, k.let("chunk", block + step * blocks))
+    return k.done()
 
 
-def alone(k: Builder, form: Form, layout: Layout, w: Walk) -> Place:
-    """The place of a program that has all of n and no columns of p."""
-    n, lane = inner(k, layout), k.let("lane", iota("t"))
-    return Place(k, form, layout, w, n, n, lane, k.let("seen", directed(form, lane, rename(lane, t="s"))), {}, None, None)
+def one_entering(k: Builder, form: Form, layout: Layout, w: Walk, lane: Expr, chunk: Expr) -> None:
+    """One chunk, a piece of n after the other."""
+    here = rows(k, w, lane, chunk)
+    k.axis("u", "CHUNK")
+    weight = reduce(mul, weights_of(k, form.weighing("source"), w, here, "t"), number(1.0))
+    weights = k.full("weights_sum", "t", "s")
+    with k.loop("piece", size("BLOCK_N") // size("PIECE")) as piece:
+        first = piece * size("PIECE")
+        column = k.let("n", first + iota("n"))
+        n = Span("n", first, column, column < size("N") if layout.padded_n else None, piece)
+        query, key = (tile(k, layout, w, name, here, n) for name in ("query", "key"))
+        fades = fading(k, layout, w, form, rate_of(k, w, form.gates[0], n), here, n, query)
+        k.store(chunk_fades(k), chunk_slot(w, chunk), w.head, n, value=fades.chunk())
+        scores = k.let("scores", dot(query, rename(key, t="s"), precision=layout.precision))
+        held = held_rows(k, scores)
+        k.update(weights, weights + level_scores(k, layout, fades, scores, held, query, key))
+        k.note("the state that enters, as the query reads it, and the one that leaves, as the key writes it")
+        target, head = between_table(k, layout, w, "entering", "query")
+        k.store(target, w.batch, here.span("t"), head, n, value=faded(query, fades.enter(held)))
+        target, head = between_table(k, layout, w, "leaving", "key")
+        k.store(target, w.batch, here.span("t"), head, n, value=faded(key, fades.leave(held) * weight))
+    seen = select(directed(form, lane, rename(lane, t="s")), weights * rename(weight, t="s"), 0.0)
+    buffer, at, columns = pairs_of(k, layout, here, lane, "query")
+    k.store(buffer, w.batch, at, w.head, columns, value=cast(k.let("weighted", seen), buffer.dtype))
 
 
-def one_entering(c: Place, chunk: Expr) -> None:
-    """One chunk."""
-    k, form = c.k, c.form
-    here = c.rows(chunk)
-    query, key = c.tile("query", "t", here), c.tile("key", "s", here)
-    gate = form.gates[0]
-    fades = fading(k, c.layout, c.w, gate, rate_of(k, c.w, gate, c.n), here, c.n, query)
-    rows = tuple(weights_of(k, form.weighing("source"), c.w, here, "s"))
-    k.note("the state that enters, as the query reads it, and the one that leaves, as the key writes it")
-    enter, leave = (fades.last(), fades.first()) if form.future else (fades.first(), fades.last())
-    source, head = between_table(c, "entering", "query")
-    k.store(source, c.w.batch, here.span("t"), head, c.n, value=faded(query, enter))
-    written = reduce(mul, rows, rename(leave, t="s"))
-    target, head = between_table(c, "leaving", "key")
-    k.store(target, c.w.batch, here.span("s"), head, c.n, value=faded(key, written))
-    k.store(chunk_fades(k), chunk_slot(c.w, chunk), c.w.head, c.n, value=fades.chunk())
-    weights = reduce(mul, rows, select(c.seen, level_scores(c, fades, query, key), 0.0))
-    buffer, at, columns = pairs_of(c, here, "query")
-    k.store(buffer, c.w.batch, at, c.w.head, columns, value=cast(k.let("weighted", weights), buffer.dtype))
+def tile(k: Builder, layout: Layout, w: Walk, name: str, here: Rows, n: Span) -> Expr:
+    """A piece of query or key [t, n]."""
+    source, head = table(k, w, name, "N", via=layout.via)
+    return k.load(f"{name}_tile", source, w.batch, here.span("t"), head, n)
 
 
-def level_scores(c: Place, fades: Fading, query: Expr, key: Expr) -> Expr:
-    """The scores [t, s] of the chunk's pairs under the gate; those of pairs that are not seen mean nothing."""
-    k = c.k
+def level_scores(k: Builder, layout: Layout, fades: Fading, scores: Expr, held: Expr, query: Expr, key: Expr) -> Expr:
+    """The scores [t, s] of the chunk's pairs under the gate, from the scores without it; those of pairs that are not seen mean nothing."""
     k.note("inside the chunk: scores, from each row's own to those of pairs half a chunk apart")
-    apart = k.let("apart", c.lane ^ rename(c.lane, t="s"))
-    scores = k.carry("scores", dot(query, key, precision=c.layout.precision))
-    with k.loop("level", LEVELS) as level:
-        half = k.let("half", 1 << level)
-        middle = fades.middle(half)
-        late, early = k.let("late", faded(query, middle)), k.let("early", faded(key, rename(middle, t="s")))
-        k.update(scores, select(apart < half, scores, dot(late, early, precision=c.layout.precision)))
+    scores = k.carry("faded_scores", scores)
+    with k.loop("level", LEVELS) as step:
+        level = level_of(k, step, fades.row)
+        middle = k.let("middle", cast(fades.middle(level, held), query))
+        late, early = k.let("late", query * middle), k.let("early", rename(cast(key, query) * middle, t="s"))
+        k.update(scores, select(level.together, scores, dot(late, early, precision=layout.precision)))
     return scores
 
 
@@ -95,15 +93,15 @@ def faded(operand: Expr, factor: Expr) -> Expr:
     return cast(cast(operand, ACC) * factor, operand)
 
 
-def between_table(c: Place, name: str, like: str) -> tuple[Buffer, Expr]:
+def between_table(k: Builder, layout: Layout, w: Walk, name: str, like: str) -> tuple[Buffer, Expr]:
     """A tensor [B, T, H, N] that the first kernel leaves for the second. like: an operand of the kernel at hand."""
-    return table(c.k, c.w, name, "N", dtype=like, via=c.layout.via)
+    return table(k, w, name, "N", dtype=like, via=layout.via)
 
 
-def pairs_of(c: Place, here: Rows, like: str) -> tuple[Buffer, Span, Span]:
+def pairs_of(k: Builder, layout: Layout, here: Rows, lane: Expr, like: str) -> tuple[Buffer, Span, Span]:
     """Where a chunk's weights are: the tensor, its rows t, its columns s."""
-    buffer = c.k.buffer("weights", "B", "T", "H", "CHUNK", dtype=like, via=c.layout.via)
-    return buffer, here.span("t"), Span("s", number(0), rename(c.lane, t="s"))
+    buffer = k.buffer("weights", "B", "T", "H", "CHUNK", dtype=like, via=layout.via)
+    return buffer, here.span("t"), Span("s", number(0), rename(lane, t="s"))
 
 
 def chunk_fades(k: Builder) -> Buffer:
@@ -127,12 +125,12 @@ def inner_kernel(form: Form, layout: Layout) -> Kernel:
     with k.loop("step", chunks) as step:
         chunk = k.let("chunk", chunks - 1 - step) if form.future else step
         here = c.rows(chunk)
-        source, head = between_table(c, "entering", "value")
+        source, head = between_table(k, layout, c.w, "entering", "value")
         query = k.load("query_tile", source, c.w.batch, here.span("t"), head, c.n)
-        target, head = between_table(c, "leaving", "value")
+        target, head = between_table(k, layout, c.w, "leaving", "value")
         key = k.load("key_tile", target, c.w.batch, here.span("s"), head, c.n)
         value = c.tile("value", "s", here)
-        buffer, at, columns = pairs_of(c, here, "value")
+        buffer, at, columns = pairs_of(k, layout, here, c.lane, "value")
         weights = k.load("weights_tile", buffer, c.w.batch, at, c.w.head, columns)
         fade = k.load("fade", chunk_fades(k), chunk_slot(c.w, chunk), c.w.head, c.n)
         give_out(c, here, weights, value, carry_in(c, query, Factors(), state))
@@ -160,28 +158,31 @@ def outer_kernel(form: Form, layout: Layout) -> Kernel:
     with k.loop("step", chunks) as step:
         here = c.rows(k.let("chunk", chunks - 1 - step) if form.future else step)
         query, key, value = c.tile("query", "t", here), c.tile("key", "s", here), c.tile("value", "s", here)
-        fades = fading(k, layout, c.w, form.gates[0], rate, here, c.p, value)
-        rows = tuple(weights_of(k, form.weighing("source"), c.w, here, "s"))
-        weights = k.let("weights", reduce(mul, rows, select(c.seen, score(c, query, key), 0.0)))
-        enter, leave = (fades.last(), fades.first()) if form.future else (fades.first(), fades.last())
-        carried = k.carry("gathered", carry_in(c, query, Factors(enter=enter), state))
-        apart = k.let("apart", here.place ^ rename(here.place, t="s"))
-        add_levels(c, fades, weights, value, apart, carried)
-        give_out(c, here, k.let("own_pairs", select(apart.same(0), weights, 0.0)), value, carried)
+        fades = fading(k, layout, c.w, form, rate, here, c.p, value)
+        weighing = tuple(weights_of(k, form.weighing("source"), c.w, here, "s"))
+        seen = directed(form, here.place, rename(here.place, t="s"))
+        scores = score(c, query, key)
+        held = held_rows(k, scores)
+        weights = k.let("weights", cast(reduce(mul, weighing, select(seen, scores, 0.0)), value))
+        fade = fades.chunk()
+        carried = k.carry("gathered", carry_in(c, query, Factors(enter=fades.enter(held)), state))
+        add_levels(c, fades, held, weights, value, carried)
+        give_out(c, here, k.let("own_pairs", select(here.place.same(rename(here.place, t="s")), weights, 0.0)), value, carried)
         k.note("carry: fade the state, add the chunk's outer products")
-        written = reduce(mul, rows, rename(leave, t="s"))
-        advance(k, layout, state, key, value, Factors(leave=written, fade=fades.chunk()))
+        written = reduce(mul, weighing, rename(fades.leave(held), t="s"))
+        advance(k, layout, state, key, value, Factors(leave=written, fade=fade))
     leaving(k, form, layout, c.w, c.n, c.p, state)
     return k.done()
 
 
-def add_levels(c: Place, fades: Fading, weights: Expr, value: Expr, apart: Expr, out: Expr) -> None:
+def add_levels(c: Place, fades: Fading, held: Expr, weights: Expr, value: Expr, out: Expr) -> None:
     """Adds what the chunk's pairs give, level by level, but for each row's own."""
     k = c.k
     k.note("inside the chunk: from neighbours to pairs half a chunk apart")
-    with k.loop("level", LEVELS) as level:
-        half = k.let("half", 1 << level)
-        middle = fades.middle(half)
-        pairs = k.let("pairs", cast(select((apart >= half) & (apart < half + half), weights, 0.0), value))
-        early = k.let("early", cast(value, ACC) * rename(middle, t="s"))
+    with k.loop("level", LEVELS) as step:
+        level = level_of(k, step, fades.row)
+        middle = fades.middle(level, held)
+        pairs = k.let("pairs", select(level.across, weights, cast(number(0.0), weights)))
+        factor = rename(middle, t="s")
+        early = k.let("early", cast(value, ACC) * factor if c.layout.split else value * cast(factor, value))
         k.update(out, out + through(k, c.layout, pairs, early, "early", None) * middle)

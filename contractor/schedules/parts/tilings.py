@@ -16,6 +16,7 @@ ROWS = 64
 SHORTEST = 4  # chunks of a segment
 SUMMED_FROM = 1024  # positions
 HEAD_BLOCK = 16  # heads whose gates are summed together
+PIECE = 128  # channels whose fading is made together, of 16 bits
 SMALLEST = 64  # smaller blocks in a kernel of several products have been seen to fault, or worse, to be wrong, on Hopper
 DESCRIPTORS = (9, 0)  # older GPUs take a descriptor's loads apart, and then do not pipeline them
 ALIGNMENT = 16  # bytes; a descriptor's rows begin at multiples of it
@@ -53,6 +54,12 @@ def tiling(task: Task, machine: Machine, columns: int, warps: int, stages: int, 
     bounded = aligned and not task.form.packed  # a descriptor's rows end with the tensor, not with a sequence
     via = "descriptor" if whole and bounded and machine.capability >= DESCRIPTORS else "pointer"
     return Tiling((("CHUNK", rows), ("BLOCK_N", block_n), ("BLOCK_P", block_p)), warps, stages, via)
+
+
+def piece_of(task: Task, one: Tiling) -> int:
+    """How many of n are taken at a time where a gate differs over them: a power of two that divides their block, else the block."""
+    most = PIECE * 2 // max(2, BYTES[task.dtype])
+    return most if one["BLOCK_N"] % most == 0 else one["BLOCK_N"]
 
 
 def fits(task: Task, machine: Machine, one: Tiling) -> bool:
