@@ -16,7 +16,7 @@ from contractor.plan.sizes import problem_from_sizes
 
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parent.parent / "examples"
-MOST_STORIES, MOST_LINES = 6, 1000
+MOST_STORIES, MOST_LINES = 6, 1500
 SHOWN = ("spec", "program", "plan", "source")
 SIZES: dict[str, dict[str, int]] = {
     "retention": {"B": 4, "T": 4096, "H": 8, "N": 256, "P": 512},
