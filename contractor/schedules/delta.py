@@ -23,6 +23,7 @@ from dataclasses import replace
 
 from contractor.plan.machine import Machine
 from contractor.plan.plan import Tiling
+from contractor.schedules.family import ELSEWHERE
 from contractor.schedules.parts.along import enter_factor, entering, fade_factor, pairs, product, renewed, times, walking, written_factor
 from contractor.schedules.parts.beside import weights_of
 from contractor.schedules.parts.chunk import Place
@@ -49,10 +50,12 @@ class Delta:
 
     def refusal(self, form: Form) -> str:
         """One rank-one step, scalar gates by their logs, the state from the past."""
+        if not form.matrices:
+            return ELSEWHERE
         if not form.directed or form.support is not None or form.tables:
             return form.stateless or "the mask is more than a product of transitions, so no state can be carried across a chunk"
         if len(form.matrices) != 1 or form.matrices[0].kind != "rank_one":
-            return "its chunks need products of dense matrices" if form.matrices else "no transition is a matrix"
+            return "its chunks need products of dense matrices"
         if form.matrices[0].log or any(gate.features for gate in form.gates):
             return "a gate differs between the rows of a state that a matrix mixes"
         if any(gate.by_value for gate in form.gates):

@@ -10,6 +10,8 @@ from contractor.schedules.parts.walk import Layout
 from contractor.schedules.schedule import Schedule
 from contractor.tile.kernel import Kernel
 
+ELSEWHERE = "another member's"  # why a member refuses a form of another state algebra; the first member never says so
+
 
 class Family:
     """One order by several lowerings, in the order in which they are asked."""
@@ -24,8 +26,9 @@ class Family:
         return next((member for member in self.members if not member.refusal(form)), None)
 
     def refusal(self, form: Form) -> str:
-        """The last member's reason, where all have one."""
-        return "" if self.taker(form) else self.members[-1].refusal(form)
+        """Where all have a reason, that of the last member whose state algebra the form's is."""
+        reasons = [member.refusal(form) for member in self.members]
+        return "" if "" in reasons else next(reason for reason in reversed(reasons) if reason != ELSEWHERE)
 
     def careful(self, form: Form) -> bool:
         """As the member that takes the form says."""
