@@ -1,8 +1,8 @@
 """An estimate, from above, of a program's shared memory: what the compiler keeps there for products, pipelines and stores.
 
-Measured on sm_90: every stage holds the tiles that a loop with products loads; a right operand that is computed passes through shared
-memory, one at a time; a block stored through a descriptor passes through it too. Tiles that no loop reads take turns with those of the
-loops.
+Measured on sm_90: every stage holds the tiles that an innermost loop with products loads; a right operand that is computed passes through
+shared memory, one at a time but for those that a loop finds made; a block stored through a descriptor passes through it too. Tiles that no
+loop reads take turns with those of the loops.
 """
 
 from __future__ import annotations
@@ -26,17 +26,19 @@ def shared_bytes(kernel: Kernel, sizes: Mapping[str, int], widths: Mapping[str, 
     products = [x for one in every for x in nodes_read(one) if isinstance(x, Dot)]
     inside = inside_loops(kernel.body, False)
     looped = {one.tile for one in inside if isinstance(one, Load)}
+    piped = {one.tile for one in innermost(kernel.body) if isinstance(one, Load)}
     loaded = tuple(dict.fromkeys(sources(products, lets)))
     kept = set(sources([x for one in inside for x in nodes_read(one) if isinstance(x, Dot)], lets))
 
     def size(axes: Axes, dtype: str) -> int:
         return prod(sizes[kernel.extent(axis)] for axis in axes) * element_width(dtype, widths)
 
-    during = sum(size(tile.axes, tile.dtype) * (stages if tile in looped else 1) for tile in loaded if tile in kept)
+    during = sum(size(tile.axes, tile.dtype) * (stages if tile in piped else 1) for tile in loaded if tile in kept)
     if kept and stages > 1:
         sent_for = feeding(products, every)
-        during += sum(size(tile.axes, tile.dtype) * stages for tile in looped if tile not in kept and tile in sent_for)
+        during += sum(size(tile.axes, tile.dtype) * stages for tile in piped if tile not in kept and tile in sent_for)
     outside = sum(size(tile.axes, tile.dtype) for tile in loaded if tile not in looped)
+    during += sum(size(tile.axes, tile.dtype) for tile in held(kernel.body) if source(tile, lets) is None)
     computed = [size(x.right.axes, x.right.dtype) for x in products if source(x.right, lets) is None]
     stores = [size(one.value.axes, one.value.dtype) for one in every if isinstance(one, Store) and one.target.via == "descriptor"]
     return max(during, outside) + max(computed, default=0) + sum(stores) + BARRIERS
@@ -77,6 +79,28 @@ def inside_loops(body: tuple[Statement, ...], inside: bool) -> list[Statement]:
             found.extend(inside_loops(one.body, True))
         elif inside:
             found.append(one)
+    return found
+
+
+def held(body: tuple[Statement, ...]) -> set[Tile]:
+    """The right operands that loops read and something before them has made: they stay where they are, all of them."""
+    found: set[Tile] = set()
+    for loop in (one for one in statements(body) if isinstance(one, Loop)):
+        own = statements(loop.body)
+        made = {one.tile for one in own if isinstance(one, Let)}
+        rights = (x.right for one in own for x in nodes_read(one) if isinstance(x, Dot))
+        roots = (x.source if isinstance(x, Rename) else x for x in rights)
+        found |= {x for x in roots if isinstance(x, Tile) and x.kind == "let" and x not in made}
+    return found
+
+
+def innermost(body: tuple[Statement, ...]) -> list[Statement]:
+    """The statements of loops that hold no other: only these are pipelined."""
+    found: list[Statement] = []
+    for one in body:
+        if isinstance(one, Loop):
+            own = [inner for inner in one.body if not isinstance(inner, Loop)]
+            found.extend(own if len(own) == len(one.body) else innermost(one.body))
     return found
 
 
