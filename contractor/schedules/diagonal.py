@@ -46,11 +46,16 @@ class Diagonal:
         return False
 
     def tilings(self, task: Task, machine: Machine) -> tuple[Tiling, ...]:
-        """Columns in blocks of 64: the state is in registers."""
+        """A walk without exponentials holds all columns of the state, one with them a block of 64. The first that fits is the best."""
         if machine.kind == "cpu":
             return (tiling(task, machine, 0, 1, 1),)
-        pairs = ((64, 8, 1),) if task.dtype == "float32" else ((64, 4, 2), (64, 4, 1))
-        return fitting(task, machine, tuple(tiling(task, machine, *pair) for pair in pairs))
+        if task.dtype == "float32":
+            pairs = ((64, 8, 1),)
+        elif side(task.form) == "n":
+            pairs = ((128, 4, 3), (64, 4, 3), (64, 4, 2), (64, 4, 1))
+        else:
+            pairs = ((64, 4, 1),)
+        return fitting(task, machine, tuple(tiling(task, machine, *pair) for pair in pairs))[:1]
 
     def kernels(self, form: Form, layout: Layout) -> tuple[Kernel, ...]:
         """What the chunks' rows are to each other and to the state, then the walk; or the walk alone."""
