@@ -97,12 +97,16 @@ def beside(task: Task, one: Tiling) -> Tiling:
 
 
 def fits(task: Task, machine: Machine, one: Tiling) -> bool:
-    """True if the tiles of all stages and the result find room in shared memory."""
+    """True if the tiles of all stages and what is stored of them, the result or in a backward the state, find room in shared memory."""
     rows, inner, outer = one["CHUNK"], one["BLOCK_N"], one["BLOCK_P"]
-    tied = task.form.matrices[0].tied
-    tiles = (rows * ((2 if tied else 4) * inner + outer + (2 if tied else 4) * rows)) * one.stages
-    width = 4 if task.dtype == "float32" else 2
-    return power(inner) <= 256 and (tiles + rows * outer) * width <= machine.shared
+    operands = 2 if task.form.matrices[0].tied else 4
+    tiles = rows * (operands * (inner + rows) + outer) * one.stages
+    stored = (max(inner, rows) if task.form.flow == "whole" else rows) * outer
+    width, widest = (4, 128) if task.dtype == "float32" else (2, 256)
+    return power(inner) <= widest and (tiles + stored) * width + BARRIERS <= machine.shared
+
+
+BARRIERS = 2048  # bytes of a program's shared memory that hold no tile
 
 
 # ---- the walk along the chunks ----------------------------------------------------------------------------------------------------

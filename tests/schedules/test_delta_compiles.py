@@ -73,9 +73,10 @@ def test_what_is_erased_apart(tmp_path: Path) -> None:
     assert found["delta"].wgmma > 24 and found["delta"].spills == 0
 
 
-def test_a_state_that_is_too_wide_is_refused() -> None:
-    answer = best(SCHEDULES["chunked"], task("delta rule", (2, 256, 4, 512, 64)), H200)
-    assert isinstance(answer, Refusal) and "512 wide" in answer.reason
+@pytest.mark.parametrize(("width", "dtype"), [(512, "bfloat16"), (256, "float32")])
+def test_a_state_that_is_too_wide_is_refused(width: int, dtype: str) -> None:
+    answer = best(SCHEDULES["chunked"], task("delta rule", (2, 256, 4, width, 64), dtype), H200)
+    assert isinstance(answer, Refusal) and f"{width} wide" in answer.reason
 
 
 REFUSED = {
