@@ -80,21 +80,21 @@ class Fading:
         assert log is not None
         return self.k.let(name, exp2(log))
 
-    def enter(self, held: Expr) -> Expr:
+    def enter(self) -> Expr:
         """Of the state that enters the chunk, up to each row [t, channel]."""
-        return self.last(held) if self.future else self.first(held)
+        return self.last() if self.future else self.first()
 
-    def leave(self, held: Expr) -> Expr:
+    def leave(self) -> Expr:
         """Of each row, up to where the state leaves the chunk [t, channel]."""
-        return self.first(held) if self.future else self.last(held)
+        return self.first() if self.future else self.last()
 
-    def first(self, held: Expr) -> Expr:
+    def first(self) -> Expr:
         """From the chunk's first row up to each row."""
-        return self.over("from_first", rename(self.row, t="u") < kept_at(self.upto, held))
+        return self.over("from_first", rename(self.row, t="u") < self.upto)
 
-    def last(self, held: Expr) -> Expr:
-        """From behind each row to the chunk's end."""
-        return self.over("to_last", rename(self.row, t="u") > kept_at(self.row, held))
+    def last(self) -> Expr:
+        """From behind each row to the chunk's end. (Triton 3.6 compiles this wrongly where it is kept as the middles are.)"""
+        return self.over("to_last", rename(self.row, t="u") > self.row)
 
     def middle(self, level: Level, held: Expr) -> Expr:
         """Between each row and the middle of its block of the level [t, channel]."""
