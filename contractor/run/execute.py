@@ -23,10 +23,8 @@ from contractor.run.build import module
 from contractor.run.choices import preferred
 from contractor.run.launch import Started, aligned
 from contractor.run.outside import around, own_scores, skipped
-from contractor.schedules.parts.flow import SPAN, gate_kernel
 from contractor.schedules.parts.form import ROLES, Gate, Task
-from contractor.schedules.parts.tilings import ROWS
-from contractor.schedules.parts.walk import Layout
+from contractor.schedules.parts.last import last_step
 from contractor.schedules.register import SCHEDULES
 from contractor.schedules.schedule import best, routine_of, sizes_of
 from contractor.tile.access import descriptor_block
@@ -79,8 +77,9 @@ class Execution:
         return SCHEDULES[self.schedule].flows(task.form)
 
     def gate(self, task: Task, gate: Gate, tensors: Tensors) -> Tensor:
-        """The gradient [B, T, H] of a scalar gate from what both passes left."""
-        return launched(ready_gate(task, gate, tuple(tensors["meets"].shape), self.backend), tensors, torch.float32)["gradient"]
+        """The gradient [B, T, H, *features] of a gate from what both passes left."""
+        read = tuple((name, tuple(one.shape)) for name, one in tensors.items())
+        return launched(ready_gate(task, gate, read, self.backend), tensors, torch.float32)["gradient"]
 
 
 def widened(task: Task, tensors: Tensors) -> tuple[Task, Tensors]:
@@ -250,11 +249,9 @@ def function_of(kernel: Kernel, backend: Backend) -> Callable[..., Any]:
 
 
 @lru_cache(maxsize=1024)
-def ready_gate(task: Task, gate: Gate, meets: tuple[int, ...], backend: Backend) -> Ready:
-    """The last step of a gate's gradient. meets: the shape of that tensor."""
-    spans, _, blocks = meets
-    sizes = {**task.dimensions.mapping, "scale": task.scale, "CHUNK": ROWS, "SPAN": SPAN, "SPANS": spans, "COLUMN_BLOCKS": blocks}
-    kernel = gate_kernel(task.form, gate, Layout(clamped=BYTES[task.dtype] == 2))
+def ready_gate(task: Task, gate: Gate, read: tuple[tuple[str, tuple[int, ...]], ...], backend: Backend) -> Ready:
+    """The last step of a gate's gradient. read: the shapes of what it reads, by name."""
+    kernel, sizes = last_step(task, gate, dict(read))
     return started(Routine((Launch(kernel, stages=1),)), backend, tuple(sizes.items()))
 
 

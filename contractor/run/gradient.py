@@ -69,6 +69,11 @@ def gradients(task: Task, tensors: Tensors, outputs: Tensors, arrived: Arrived, 
         if fused:
             halves = {name: found[name] for name in (*HALVES, "meets")}
             whole = passes.gate(task, gate, {**tensors, **halves})
+        elif gate.features and 0 not in (shape.B, shape.T, shape.H, shape.N, shape.P):
+            whole = passes.gate(task, gate, channel_operands(task, gate, tensors, found, outputs, arrived, passes.kernel))
+            if not gate.fixed and whole.shape == tensors[gate.name].shape:
+                found[gate.name] = whole.to(tensors[gate.name].dtype)
+                continue
         else:
             whole = by_suffix(task, gate, tensors, found, outputs, arrived, passes.kernel)
         found[gate.name] = laid_out(gate, tensors[gate.name], whole)
@@ -222,6 +227,20 @@ def by_suffix(task: Task, gate: Gate, tensors: Tensors, found: Tensors, outputs:
     if not task.form.initial:  # no pair of positions has the first one between them
         flow = torch.where((place == 0).reshape(-1, *(1 for _ in flow.shape[2:])), 0.0, flow)
     return flow
+
+
+def channel_operands(task: Task, gate: Gate, tensors: Tensors, found: Tensors, outputs: Tensors, arrived: Arrived, run: Run) -> Tensors:
+    """What the gradient of a gate for each channel is summed from, by the buffers of `parts.channel`."""
+    if gate.features == ("p",):
+        pairs = (exact_result(task, tensors, outputs, run), arrived.result), (tensors["value"], found["value"])
+    else:
+        pairs = (tensors["query"], found["query"]), (tensors["key"], found["key"])
+    (target, target_gradient), (source, source_gradient) = pairs
+    named = {"target": target, "target_gradient": target_gradient, "source": source, "source_gradient": source_gradient}
+    named |= {name: tensors[name] for name in (gate.name, "starts") if name in tensors}
+    if arrived.final is not None:
+        named["met"] = (outputs["final"] * arrived.final).sum(-1 if gate.features == ("n",) else -2)
+    return named
 
 
 def exact_result(task: Task, tensors: Tensors, outputs: Tensors, run: Run) -> Tensor:
