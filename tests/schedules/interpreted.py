@@ -67,6 +67,14 @@ def cases() -> Iterator[Case]:
         yield from (Case("quadratic", mask, length) for length in (1, CHUNK - 1, CHUNK + 1))
     for mask in ("gate", "gate shift", "gate n", "gate p"):
         yield from (Case("recurrent", mask, STEPS, role) for role in ("query", "key", "value"))
+    for mask in ("gate n", "gate p"):
+        yield from (Case("chunked", mask, role=role) for role in ("query", "key", "value"))
+        yield from (Case("chunked", mask, length) for length in (1, CHUNK - 1, CHUNK + 1))
+        yield from (Case("chunked", mask, via="descriptor", widths=widths) for widths in (WIDE, (32, 32)))
+        yield from (Case("chunked", mask, beside=beside) for beside in (("states",), ("packed",), ("packed", "states")))
+        yield Case("chunked", mask, role="key", beside=("states",))
+        yield Case("chunked", mask, widths=PADDED, grouped=GROUPS)
+        yield Case("chunked", mask, dtype="bfloat16")
     for schedule in ("quadratic", "recurrent", "chunked"):
         length = STEPS if schedule == "recurrent" else CHUNK + 5
         yield Case(schedule, "gate", length, widths=PADDED)
