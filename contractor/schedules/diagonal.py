@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from contractor.plan.machine import Machine
 from contractor.plan.plan import Tiling
-from contractor.schedules.parts.faded import entering_kernel, inner_kernel, outer_kernel
+from contractor.schedules.parts.faded import entering_kernel, inner_kernel, outer_kernel, segments_kernel
 from contractor.schedules.parts.form import Form, Side, Task
-from contractor.schedules.parts.tilings import fitting, tiling
+from contractor.schedules.parts.tilings import fitting, segmented, tiling
 from contractor.schedules.parts.walk import Layout
 from contractor.tile.kernel import Kernel
 
@@ -55,13 +55,15 @@ class Diagonal:
             pairs = ((128, 4, 3), (64, 4, 3), (64, 4, 2), (64, 4, 1))
         else:
             pairs = ((64, 4, 1),)
-        return fitting(task, machine, tuple(tiling(task, machine, *pair) for pair in pairs))[:1]
+        fit = fitting(task, machine, tuple(tiling(task, machine, *pair) for pair in pairs))
+        return segmented(task, machine, fit[:1])
 
     def kernels(self, form: Form, layout: Layout) -> tuple[Kernel, ...]:
-        """What the chunks' rows are to each other and to the state, then the walk; or the walk alone."""
+        """What the chunks' rows are to each other and to the state, what segments add to it, and the walk; or the last two alone."""
+        segments = (segments_kernel(form, layout),) if layout.segmented else ()
         if side(form) == "n":
-            return entering_kernel(form, layout), inner_kernel(form, layout)
-        return (outer_kernel(form, layout),)
+            return entering_kernel(form, layout), *segments, inner_kernel(form, layout)
+        return *segments, outer_kernel(form, layout)
 
 
 def side(form: Form) -> Side:

@@ -6,8 +6,9 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -17,8 +18,9 @@ import contractor
 from contractor import State
 from contractor.pipeline import program_of
 from contractor.plan.machine import MACHINES
-from contractor.run.execute import Execution
-from contractor.schedules.parts.form import DKEY, DQUERY, DVALUE, permuted
+from contractor.plan.plan import Tiling
+from contractor.run.execute import Execution, at_tiling, launched
+from contractor.schedules.parts.form import DKEY, DQUERY, DVALUE, Dimensions, Form, Gate, Side, Task, permuted
 from contractor.schedules.register import SCHEDULES
 from tests.schedules.forms import task
 from tests.schedules.layers import CHUNK, answered, expected, wrong
@@ -185,6 +187,28 @@ def test_packed_sequences(mask: str, side: str) -> None:
     sources = (*own.values(), *before.tensors.values())
     found, wanted = (held(one(**own, initial_state=before, return_state=True, cu_seqlens=bounds), sources) for one in (op, steps))
     agree(found, wanted)
+
+
+@pytest.mark.parametrize("side", ["n", "p"])
+@pytest.mark.parametrize("future", [False, True], ids=["past", "future"])
+@pytest.mark.parametrize("more", [{}, {"fixed": True}, {"shift": 1}], ids=["", "fixed", "late"])
+def test_segments_are_one_sequence(side: Side, future: bool, more: dict[str, Any]) -> None:
+    """However many there are, with states in and out, empty segments and ragged last ones too."""
+    made = torch.Generator().manual_seed(3)
+    for length, ends in product((5, 70, 129), (False, True)):
+        form = Form((Gate("gate", features=(side,), **more),), strict="shift" in more, initial=ends, final=ends, future=future)
+        wanted = Task(form, Dimensions(2, length, 3, 6, 5), "float64")
+        shapes = {"query": (2, length, 3, 6), "key": (2, length, 3, 6), "value": (2, length, 3, 5), "initial": (2, 3, 6, 5)}
+        shapes["gate"] = (*(() if "fixed" in more else (2, length)), 3, 6 if side == "n" else 5)
+        given = {name: torch.randn(*shape, generator=made, dtype=torch.float64) for name, shape in shapes.items()}
+        given["gate"] = -given["gate"].abs()
+        constants = (("CHUNK", 16), ("BLOCK_N", 6), ("BLOCK_P", 5))
+        whole = launched(at_tiling("chunked", wanted, Tiling(constants, 1, 1, "pointer"), "torch"), given, torch.float64)
+        for segments in (2, 3, 8):
+            tiling = Tiling((*constants, ("SEGMENTS", segments)), 1, 1, "pointer")
+            found = launched(at_tiling("chunked", wanted, tiling, "torch"), given, torch.float64)
+            assert found.keys() == whole.keys()
+            agree(tuple(found.values()), tuple(whole.values()))
 
 
 def test_what_it_refuses() -> None:

@@ -24,6 +24,13 @@ def segment_dims(form: Form, *features: str) -> tuple[str, ...]:
     return (streams(form), "H", "SEGMENTS", *features)
 
 
+def segment_fades(k: Builder, form: Form, n: Span, p: Span) -> tuple[Buffer, tuple[Span, ...]]:
+    """What each segment leaves of what passes it, for each channel that a gate differs over: the tensor, and the program's channels."""
+    sides = {side for gate in form.gates for side in gate.features}
+    channels = tuple(span for span in (n, p) if span.axis in sides)
+    return k.buffer("fades", *segment_dims(form, *(span.axis.upper() for span in channels)), dtype=ACC), channels
+
+
 def entering(k: Builder, form: Form, layout: Layout, w: Walk, n: Span, p: Span) -> Tile:
     """The carried state, before the program's first position."""
     if form.initial:
@@ -40,7 +47,8 @@ def entering(k: Builder, form: Form, layout: Layout, w: Walk, n: Span, p: Span) 
             own = k.load("segment_tile", segments, w.sequence, w.head, number, n, p)
             faded = state
             if form.gates:
-                faded = state * k.load("segment_fade", k.buffer("fades", *segment_dims(form), dtype=ACC), w.sequence, w.head, number)
+                fades, channels = segment_fades(k, form, n, p)
+                faded = state * k.load("segment_fade", fades, w.sequence, w.head, number, *channels)
             k.update(state, faded + own)
     return state
 
@@ -92,4 +100,5 @@ def store_segment(k: Builder, form: Form, w: Walk, n: Span, p: Span, state: Expr
     assert w.segment is not None
     k.store(k.buffer("segments", *segment_dims(form, "N", "P"), dtype=ACC), w.sequence, w.head, w.segment, n, p, value=state)
     if fade is not None:
-        k.store(k.buffer("fades", *segment_dims(form), dtype=ACC), w.sequence, w.head, w.segment, value=fade)
+        fades, channels = segment_fades(k, form, n, p)
+        k.store(fades, w.sequence, w.head, w.segment, *channels, value=fade)

@@ -9,7 +9,7 @@ from operator import mul
 from contractor.schedules.parts.beside import weights_of
 from contractor.schedules.parts.chunk import Place, advance, carry_in, give_out, placed, score, through
 from contractor.schedules.parts.dyadic import LEVELS, Fading, fading, held_rows, level_of, rate_of
-from contractor.schedules.parts.ends import entering, leaving
+from contractor.schedules.parts.ends import entering, leaving, segment, store_segment, walked_before
 from contractor.schedules.parts.factors import Factors
 from contractor.schedules.parts.form import Form
 from contractor.schedules.parts.support import directed
@@ -20,6 +20,7 @@ from contractor.tile.ops import ACC, I32, Buffer, Expr, Span, cast, cdiv, dot, i
 
 SAYS = "result[t, p] = scale · Σ over s and n of L[t, s, {}] · query[t, n] · key[s, n] · value[s, p]"
 ENTERING_SAYS = "weights[t, s] = Σ over n of L[t, s, n] · query[t, n] · key[s, n] in a chunk; query and key as they meet the state"
+SEGMENT_SAYS = "what each segment adds to the state: Σ over its s of L[segment end, s] · key[s, n] · value[s, p]"
 SCALARS = ("scale", "T", "B", "SEQUENCES")
 
 
@@ -106,7 +107,7 @@ def pairs_of(k: Builder, layout: Layout, here: Rows, lane: Expr, like: str) -> t
 
 def chunk_fades(k: Builder) -> Buffer:
     """What each chunk leaves of what passes it."""
-    return k.buffer("fades", "CHUNKS", "H", "N", dtype=ACC)
+    return k.buffer("chunk_fades", "CHUNKS", "H", "N", dtype=ACC)
 
 
 def chunk_slot(w: Walk, chunk: Expr) -> Expr:
@@ -121,15 +122,13 @@ def inner_kernel(form: Form, layout: Layout) -> Kernel:
     k = Builder("walk_faded", SAYS.format("n"), sizes(layout), scalars=SCALARS)
     c = walking(k, form, layout)
     state = entering(k, form, layout, c.w, c.n, c.p)
-    chunks = k.let("chunks", cdiv(c.w.length, size("CHUNK")))
-    with k.loop("step", chunks) as step:
-        chunk = k.let("chunk", chunks - 1 - step) if form.future else step
+    first, count = segment(k, form, layout, c.w)
+    with k.loop("step", count) as step:
+        chunk = chunk_of(k, form, first, count, step)
         here = c.rows(chunk)
         source, head = between_table(k, layout, c.w, "entering", "value")
         query = k.load("query_tile", source, c.w.batch, here.span("t"), head, c.n)
-        target, head = between_table(k, layout, c.w, "leaving", "value")
-        key = k.load("key_tile", target, c.w.batch, here.span("s"), head, c.n)
-        value = c.tile("value", "s", here)
+        key, value = leaving_tile(c, here), c.tile("value", "s", here)
         buffer, at, columns = pairs_of(k, layout, here, c.lane, "value")
         weights = k.load("weights_tile", buffer, c.w.batch, at, c.w.head, columns)
         fade = k.load("fade", chunk_fades(k), chunk_slot(c.w, chunk), c.w.head, c.n)
@@ -137,6 +136,46 @@ def inner_kernel(form: Form, layout: Layout) -> Kernel:
         k.note("carry: fade the state, add the chunk's outer products")
         advance(k, layout, state, key, value, Factors(fade=fade))
     leaving(k, form, layout, c.w, c.n, c.p, state)
+    return k.done()
+
+
+def leaving_tile(c: Place, here: Rows) -> Expr:
+    """The key [s, n], faded up to where the state leaves the chunk."""
+    source, head = between_table(c.k, c.layout, c.w, "leaving", "value")
+    return c.k.load("key_tile", source, c.w.batch, here.span("s"), head, c.n)
+
+
+def chunk_of(k: Builder, form: Form, first: Expr | None, count: Expr, step: Expr) -> Expr:
+    """The number of the step's chunk, from the last one on where the mask runs from the future. first: the program's first, None: 0."""
+    along = count - 1 - step if form.future else step
+    return along if first is None and not form.future else k.let("chunk", along if first is None else first + along)
+
+
+def segments_kernel(form: Form, layout: Layout) -> Kernel:
+    """What each segment but the last adds to the state, and how much it fades what was there, channel by channel."""
+    k = Builder("segment_states", SEGMENT_SAYS, sizes(layout), scalars=SCALARS)
+    c = walking(k, form, layout)
+    (side,) = form.gates[0].features
+    rate = rate_of(k, c.w, form.gates[0], c.p) if side == "p" else None
+    state, passed = k.full("state", "n", "p"), k.full("passed", side, value=1.0)
+    first, count = segment(k, form, layout, c.w)
+    before_last = walked_before(form, c.w) < size("SEGMENTS") - 1
+    with k.loop("step", k.let("needed", select(before_last, count, 0))) as step:
+        chunk = chunk_of(k, form, first, count, step)
+        here = c.rows(chunk)
+        value = c.tile("value", "s", here)
+        if side == "n":
+            key = leaving_tile(c, here)
+            found = Factors(fade=k.load("fade", chunk_fades(k), chunk_slot(c.w, chunk), c.w.head, c.n))
+        else:
+            key = c.tile("key", "s", here)
+            fades = fading(k, layout, c.w, form, rate, here, c.p, value)
+            weighing = weights_of(k, form.weighing("source"), c.w, here, "s")
+            found = Factors(leave=reduce(mul, weighing, rename(fades.leave(), t="s")), fade=fades.chunk())
+        advance(k, layout, state, key, value, found)
+        if found.fade is not None:
+            k.update(passed, passed * found.fade)
+    store_segment(k, form, c.w, c.n, c.p, state, passed)
     return k.done()
 
 
@@ -154,9 +193,9 @@ def outer_kernel(form: Form, layout: Layout) -> Kernel:
     c = walking(k, form, layout)
     rate = rate_of(k, c.w, form.gates[0], c.p)
     state = entering(k, form, layout, c.w, c.n, c.p)
-    chunks = k.let("chunks", cdiv(c.w.length, size("CHUNK")))
-    with k.loop("step", chunks) as step:
-        here = c.rows(k.let("chunk", chunks - 1 - step) if form.future else step)
+    first, count = segment(k, form, layout, c.w)
+    with k.loop("step", count) as step:
+        here = c.rows(chunk_of(k, form, first, count, step))
         query, key, value = c.tile("query", "t", here), c.tile("key", "s", here), c.tile("value", "s", here)
         fades = fading(k, layout, c.w, form, rate, here, c.p, value)
         weighing = tuple(weights_of(k, form.weighing("source"), c.w, here, "s"))
