@@ -71,8 +71,9 @@ def cases() -> Iterator[Case]:
         yield from (Case("chunked", mask, role=role) for role in ("query", "key", "value"))
         yield from (Case("chunked", mask, length) for length in (1, CHUNK - 1, CHUNK + 1))
         yield from (Case("chunked", mask, via="descriptor", widths=widths) for widths in (WIDE, (32, 32)))
-        yield from (Case("chunked", mask, beside=beside) for beside in (("states",), ("packed",), ("packed", "states")))
-        yield Case("chunked", mask, role="key", beside=("states",))
+        besides = (("states",), ("packed",), ("packed", "states"), ("segments",), ("packed", "segments"))
+        yield from (Case("chunked", mask, 4 * CHUNK + 5, beside=beside) for beside in besides)
+        yield Case("chunked", mask, 4 * CHUNK + 5, "key", beside=("states",))
         yield Case("chunked", mask, widths=PADDED, grouped=GROUPS)
         yield Case("chunked", mask, dtype="bfloat16")
     for schedule in ("quadratic", "recurrent", "chunked"):
