@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import elu, gelu
+from torch.nn.functional import elu, gelu, logsigmoid
 
 from contractor.program.expression import Number
 
@@ -55,8 +55,13 @@ class Function:
 
 
 def softplus(x: Tensor) -> Tensor:
-    """log(1 + e^x), exact to rounding everywhere: above torch's threshold it is x, where e^−x is less than x's rounding."""
-    return torch.nn.functional.softplus(x, threshold=40.0 if x.dtype is torch.float64 else 20.0)
+    """log(1 + e^x), exact to rounding everywhere (torch's own cuts off at 20, and rounds by how x lies in memory).
+
+    As x lies in memory, which `logsigmoid` alone would not keep: what is multiplied by it would then be laid out anew, however large.
+    """
+    order = sorted(range(x.dim()), key=lambda dimension: x.stride(dimension), reverse=True)
+    back = [order.index(dimension) for dimension in range(x.dim())]
+    return -logsigmoid(-x.permute(order)).permute(back)
 
 
 class Reciprocal(torch.autograd.Function):
