@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from contractor.plan.machine import Machine
 from contractor.plan.plan import Tiling
+from contractor.plan.problem import BYTES
 from contractor.schedules.parts.faded import entering_kernel, inner_kernel, outer_kernel, segments_kernel
 from contractor.schedules.parts.form import Form, Side, Task
-from contractor.schedules.parts.tilings import fitting, segmented, tiling
+from contractor.schedules.parts.tilings import layout_of, segmented, tiling
 from contractor.schedules.parts.walk import Layout
 from contractor.tile.kernel import Kernel
 
@@ -55,7 +56,7 @@ class Diagonal:
             pairs = ((128, 4, 3), (64, 4, 3), (64, 4, 2), (64, 4, 1))
         else:
             pairs = ((64, 4, 1),)
-        fit = fitting(task, machine, tuple(tiling(task, machine, *pair) for pair in pairs))
+        fit = tuple(one for pair in pairs if fits(task, machine, one := tiling(task, machine, *pair)))
         return segmented(task, machine, fit[:1])
 
     def kernels(self, form: Form, layout: Layout) -> tuple[Kernel, ...]:
@@ -64,6 +65,15 @@ class Diagonal:
         if side(form) == "n":
             return entering_kernel(form, layout), *segments, inner_kernel(form, layout)
         return *segments, outer_kernel(form, layout)
+
+
+def fits(task: Task, machine: Machine, one: Tiling) -> bool:
+    """True if the tiles of all stages (weights or gates in two parts among them), the state as an operand and the result find room."""
+    rows, inner, outer = one["CHUNK"], one["BLOCK_N"], one["BLOCK_P"]
+    beside = rows if side(task.form) == "n" else 2 * outer
+    state, width = inner * outer * (2 if layout_of(task, one).split else 1), BYTES[task.dtype]
+    result = rows * outer * (4 if task.careful else width)
+    return (rows * (2 * inner + outer + beside) * one.stages + state) * width + result <= machine.shared
 
 
 def side(form: Form) -> Side:

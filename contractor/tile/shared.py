@@ -1,8 +1,8 @@
 """An estimate, from above, of a program's shared memory: what the compiler keeps there for products, pipelines and stores.
 
 Measured on sm_90: every stage holds the tiles that an innermost loop with products loads; a right operand that is computed passes through
-shared memory, one at a time but for those that a loop finds made; a block stored through a descriptor passes through it too. Tiles that no
-loop reads take turns with those of the loops.
+shared memory, one at a time but for those that a loop finds made; so does a block that is stored or, taking turns with the former,
+loaded through a descriptor. Tiles that no loop reads take turns with those of the loops.
 """
 
 from __future__ import annotations
@@ -34,14 +34,15 @@ def shared_bytes(kernel: Kernel, sizes: Mapping[str, int], widths: Mapping[str, 
         return prod(sizes[kernel.extent(axis)] for axis in axes) * element_width(dtype, widths)
 
     during = sum(size(tile.axes, tile.dtype) * (stages if tile in piped else 1) for tile in loaded if tile in kept)
-    if kept and stages > 1:
-        sent_for = feeding(products, every)
-        during += sum(size(tile.axes, tile.dtype) * stages for tile in piped if tile not in kept and tile in sent_for)
+    early = piped & feeding(products, every) - kept if kept and stages > 1 else set[Tile]()
+    during += sum(size(tile.axes, tile.dtype) * stages for tile in early)
     outside = sum(size(tile.axes, tile.dtype) for tile in loaded if tile not in looped)
-    during += sum(size(tile.axes, tile.dtype) for tile in held(kernel.body) if source(tile, lets) is None)
+    described = {one.tile for one in inside if isinstance(one, Load) and one.source.via == "descriptor"} - kept - early
+    arriving = sum(size(tile.axes, tile.dtype) for tile in described)
+    staying = sum(size(tile.axes, tile.dtype) for tile in held(kernel.body) if source(tile, lets) is None)
     computed = [size(x.right.axes, x.right.dtype) for x in products if source(x.right, lets) is None]
     stores = [size(one.value.axes, one.value.dtype) for one in every if isinstance(one, Store) and one.target.via == "descriptor"]
-    return max(during, outside) + max(computed, default=0) + sum(stores) + BARRIERS
+    return max(during, outside) + max(arriving, staying + max(computed, default=0)) + sum(stores) + BARRIERS
 
 
 def feeding(products: list[Dot], every: tuple[Statement, ...]) -> set[Tile]:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from contractor.plan.plan import Tiling
 from contractor.schedules.parts.form import DKEY, DQUERY, DVALUE, FORWARD, Task, permuted
+from contractor.schedules.parts.last import last_step
 from contractor.schedules.parts.tilings import layout_of
 from contractor.schedules.register import SCHEDULES
 from contractor.schedules.schedule import kernels_of, sizes_of
@@ -177,6 +178,23 @@ def error(case: Case) -> float:
     return max(difference(narrow[name].double(), wide[name]) for name in kernels[-1].stored)
 
 
+def channel_error(mask: str, packed: bool) -> float:
+    """The relative error of the last step of a gradient, of a gate for each channel; keys of fewer heads, a state's gradient among it."""
+    batch, heads, channels = (1 if packed else 2), 4, 20
+    wanted = task(mask, (batch, LONG, heads, channels, channels), "float32")
+    wanted = replace(wanted, form=replace(wanted.form, packed=packed), dimensions=replace(wanted.dimensions, sequences=3 * packed))
+    (gate,) = wanted.form.gates
+    rows = dict.fromkeys(("target", "target_gradient", "source_gradient", gate.name), (batch, LONG, heads, channels))
+    shapes = {**rows, "source": (batch, LONG, 2, channels), "met": (wanted.dimensions.streams, heads, channels)}
+    kernel, sizes = last_step(wanted, gate, shapes)
+    named: dict[str, float] = {**sizes, "CHUNK": CHUNK, "BLOCK": 16}
+    wide = filled(kernel, wanted, named, mask) | {"gradient": torch.full(rows["target"], torch.nan, dtype=torch.float64)}
+    narrow = {name: one.float() if one.is_floating_point() else one.clone() for name, one in wide.items()}
+    exact(kernel, wide, named)
+    interpreted(kernel, narrow, named)
+    return difference(narrow["gradient"].double(), wide["gradient"])
+
+
 def difference(found: Tensor, wanted: Tensor) -> float:
     """The relative difference, absolute where all is 0."""
     return float((found - wanted).norm()) / (float(wanted.norm()) or 1.0)
@@ -186,6 +204,9 @@ def main() -> None:
     """Every case."""
     for case in (*cases(), *beside_cases(), *delta_cases()):
         print(f"{case}: {error(case):.3e}", flush=True)
+    for mask in ("gate n", "gate p"):
+        for packed in (False, True):
+            print(f"chunked {mask} gradient of the gate {packed}: {channel_error(mask, packed):.3e}", flush=True)
 
 
 if __name__ == "__main__":

@@ -53,8 +53,8 @@ def test_on_the_side_of_the_key(width: int, weights: int, walk: int, tmp_path: P
     assert [(name, one.wgmma, one.spills) for name, one in found.items()] == [("chunk_weights", weights, 0), ("walk_faded", walk, 0)]
 
 
-@pytest.mark.parametrize(("width", "products", "spills"), [(64, 44, 200), (128, 56, 360)])
+@pytest.mark.parametrize(("width", "products", "spills"), [(64, 44, 210), (128, 56, 370)])
 def test_on_the_side_of_the_value(width: int, products: int, spills: int, tmp_path: Path) -> None:
     """What spills is mostly where products find their operands, read again once a chunk."""
-    (one,) = planned(task("gate p", (4, 4096, 32, width, width)), tmp_path).values()
+    *_, one = planned(task("gate p", (4, 4096, 32, width, width)), tmp_path).values()
     assert one.wgmma == products and one.spills <= spills
