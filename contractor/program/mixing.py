@@ -9,6 +9,7 @@ from contractor.program.around import Around, around, plain, weighted
 from contractor.program.core import Core, Factor, core, unused
 from contractor.program.expression import POSITIONS, Contract, Expression, Number, Reduce, Variable, children
 from contractor.program.laws import terms
+from contractor.program.masks.mask import Fade
 from contractor.program.program import Definition, Program
 from contractor.program.traits import arguments
 
@@ -42,12 +43,8 @@ def mixings(program: Program) -> tuple[Mixing, ...]:
 
 
 def mixing(name: str, whole: Around, terms: tuple[Core, ...]) -> Mixing:
-    """The mixing whose kernels do what stands around it; a skip needs a single kernel whose value is the very row, and rows of targets can
-    be weighted where those of sources can."""
-    first = terms[0]
-    single = len(terms) == 1 and first.number < Number.COMPLEX and not (first.exchanged or first.batch or first.keeps)
-    values = [(one.value, one.letters) for one in first.value]
-    if whole.skip is not None and not (single and values == [(whole.row, ("S", *first.outer))]):
+    """The mixing whose kernels do what stands around it; rows of targets can be weighted where those of sources can."""
+    if whole.skip is not None and not (len(terms) == 1 and skips(terms[0], whole.row)):
         return Mixing(name, whole.contract, terms, whole.contract)
     if whole.target is not None and not all(plain(one) and not one.exchanged for one in terms):
         return Mixing(name, whole.contract, terms, whole.contract)
@@ -58,6 +55,15 @@ def mixing(name: str, whole: Around, terms: tuple[Core, ...]) -> Mixing:
         tuple(replace(one, scale=whole.scale, skip=whole.skip, target_weight=rows) for one in terms),
         whole.expression,
     )
+
+
+def skips(core: Core, row: Expression | None) -> bool:
+    """True if a row may skip past a core: it is its very value, and no gate differs over the value's channels, as the gradient of such a
+    gate is summed from the result, of which it crosses nothing that skips."""
+    values = [(one.value, one.letters) for one in core.value]
+    gated = any("outer" in core.sides(step.value) for step in core.term.law.steps if isinstance(step, Fade))
+    plain_rows = core.number < Number.COMPLEX and not (core.exchanged or core.batch or core.keeps)
+    return plain_rows and not gated and values == [(row, ("S", *core.outer))]
 
 
 def ordinary(program: Program) -> tuple[tuple[str, Contract], ...]:

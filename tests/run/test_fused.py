@@ -24,6 +24,16 @@ Y [T, P] = contract(TN, SN, SP, TS -> TP)(Q, w * K, V, semiseparable(log = F))
 output Y / (1 + r^2) * rsqrt(N) + D * V[T, P]
 """
 PLAIN = AROUND.replace("semiseparable(log = F)", "causal()").replace("input F [S]\n", "").replace("around", "plain")
+SKIPPED = """layer skipped
+input Q [T, N]
+input K [S, N]
+input V [S, P]
+input F [S{}]
+param D []
+L [T, S{}] = semiseparable(log = F, shift = {})
+Y [T, P] = contract(TN, SN, SP, TS{} -> TP)(Q, K, V, L)
+output 0.3 * Y + D * V[T, P]
+"""
 LENGTH, CUT = 150, 70
 
 
@@ -85,6 +95,24 @@ def test_parts_and_steps_are_the_whole(name: str, schedule: str) -> None:
     found, wanted = gradients([parts, other], given, before), gradients([whole, end], given, before)
     for key, one, right in zip([*given, "the first state"], found, wanted, strict=True):
         assert (one - right).norm() <= 1e-9 * right.norm(), key
+
+
+@pytest.mark.parametrize("schedule", ["chunked", "recurrent", "quadratic", "entrywise"])
+@pytest.mark.parametrize("shift", [0, 1])
+@pytest.mark.parametrize("side", ["", "N", "P"])
+def test_a_skip_is_crossed_by_no_gate(side: str, shift: int, schedule: str) -> None:
+    """Gates on either side of the state, late ones too: their gradients are sums in which what skips past must not stand."""
+    text = SKIPPED.format("".join(f", {axis}" for axis in side), "".join(f", {axis}" for axis in side), shift, side)
+    made = around(gated=True)
+    gate = made["F"] if not side else -torch.rand(1, LENGTH, 4, {"N": 5, "P": 3}[side], dtype=torch.float64)
+    given = {name: one.requires_grad_() for name, one in {**{key: made[key] for key in "QKVD"}, "F": gate}.items()}
+    exact = {name: one.detach().clone().requires_grad_() for name, one in given.items()}
+    op = contractor.compile(text, schedule=schedule, backend="torch")
+    found, (wanted,) = op(**given), reference(op.program, exact)
+    way = torch.linspace(-1, 1, found.numel(), dtype=found.dtype).reshape(found.shape)
+    pairs = zip(torch.autograd.grad(found, list(given.values()), way), torch.autograd.grad(wanted, list(exact.values()), way), strict=True)
+    for key, (one, right) in zip(given, pairs, strict=True):
+        assert (one - right).norm() <= 1e-10 * right.norm(), key
 
 
 @pytest.mark.parametrize("name", LAYERS)
